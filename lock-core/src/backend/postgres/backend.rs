@@ -25,9 +25,9 @@ use crate::runtime::current_runtime;
 
 /// Postgres as a lock store.
 ///
-/// See the [module](super) for what it does, what it stores and what it cannot promise. One value is enough for a
-/// process: it keeps one connection for each tokio runtime that uses it, and one that listens for all managers. Dropping it ends the
-/// connections and leaves the locks as they are.
+/// See the [module](super) for its guarantees, its data and its limits. A process needs only one value of this type:
+/// the value keeps one connection for each tokio runtime that uses it, and one connection that listens for all
+/// managers. Dropping it closes the connections. The locks stay held until they are released or expire.
 pub struct Postgres {
     server: Server,
     listeners: Arc<Listeners>,
@@ -43,17 +43,17 @@ impl Postgres {
     /// Connects to the store at `url`: `postgres://[user[:password]@]host[:port][,host..][/database]`, or
     /// `postgres:///database?host=/run/postgresql` for a socket. If there are several hosts, the primary is used.
     ///
-    /// The tables must be there: [`migrate`](super::migrate()) makes them, or the option `?migrate=true`. The options
-    /// `?connect_timeout=10s&timeout=1s` (the defaults) limit this call and any other one. A call that finds no connection
-    /// waits for one within its own limit. The [module](super) lists all options.
+    /// The tables must exist: [`migrate`](super::migrate()) creates them, or the option `?migrate=true`. The options
+    /// `?connect_timeout=10s&timeout=1s` (the defaults) limit this call and every other call. A call without a
+    /// connection waits for one within its own limit. The [module](super) lists all options.
     ///
     /// # Errors
     ///
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong.
-    /// [`Unsupported`](LockErrorKind::Unsupported): TLS without the feature `tls`, a server before 12, a
-    /// database that is not in UTF8. [`Unavailable`](LockErrorKind::Unavailable): the server does not answer
-    /// (temporary), refuses the password, lacks a permission or the tables, or is a standby (permanent). No error shows
-    /// the URL or a part of the password.
+    /// [`Unsupported`](LockErrorKind::Unsupported): TLS without the feature `tls`, a server before 12, or a database
+    /// that is not in UTF8. [`Unavailable`](LockErrorKind::Unavailable): the server does not answer (temporary), or it
+    /// refuses the password, lacks a permission or the tables, or is a standby (permanent). No error shows the URL or a
+    /// part of the password.
     ///
     /// # Panics
     ///
@@ -77,7 +77,7 @@ impl Postgres {
         Self::open(Config::parse(url)?).await
     }
 
-    /// Connects with settings that were checked.
+    /// Connects with settings that were already checked.
     pub(super) async fn open(config: Config) -> Result<Self> {
         current_runtime()?;
         config.check_leases()?;
@@ -114,7 +114,7 @@ impl Postgres {
     }
 }
 
-/// The shortest lease: half of it is time enough for a commit.
+/// The shortest lease. Half of it is enough time for a commit.
 const SHORTEST: Duration = Duration::from_millis(20);
 
 impl Backend for Postgres {
@@ -138,12 +138,12 @@ impl Backend for Postgres {
 
     async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
         takes(claim.keys())?;
-        // A claim of several keys is not queued: it would wait for one key while it holds another.
+        // A claim of several keys is not queued: in a queue, it would hold one key while it waits for another.
         let ask = if claim.more.is_empty() { ask } else { ask.without_queue() };
         let deadline = self.deadline(claim.ttl);
         let answer = match timeout(deadline, self.server.acquire(claim, ask)).await {
             Ok(answer) => answer,
-            // A claim that was never sent has nothing in the store.
+            // A claim that was never sent has changed nothing in the store.
             Err(_) if claim.is_sent() => Err(self.server.elapsed(deadline)),
             Err(_) => Err(self.server.not_sent(deadline)),
         };
@@ -190,10 +190,10 @@ impl Backend for Postgres {
         self.server.for_key(key, deadline, self.server.latch(key, step)).await
     }
 
-    /// The tables of this backend hold no locks of other libraries, so `foreign` changes nothing.
+    /// Lists the locks. `foreign` has no effect, because the tables contain no locks of other libraries.
     async fn list(&self, prefix: &str, _foreign: bool, limit: usize) -> Result<Listed> {
         if prefix.contains('\0') {
-            // No key is stored with a zero byte.
+            // No stored key contains a zero byte.
             return Ok(Listed::new(Vec::new(), limit));
         }
         self.server.within(self.timeout(), self.server.list(prefix, limit)).await
@@ -244,7 +244,7 @@ impl Backend for Postgres {
     }
 }
 
-/// Refuses keys that Postgres cannot store, before any I/O.
+/// Refuses keys that Postgres cannot store, without any I/O.
 fn takes<'a>(mut keys: impl Iterator<Item = &'a Key>) -> Result<()> {
     match keys.find(|key| key.as_str().contains('\0')) {
         None => Ok(()),
@@ -259,7 +259,7 @@ fn takes<'a>(mut keys: impl Iterator<Item = &'a Key>) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// The library moves the backend and its futures between threads.
+    /// The library moves the backend and its futures between threads, so they must be `Send`.
     #[test]
     fn bounds() {
         fn threads<T: Send + Sync + 'static>() {}

@@ -1,4 +1,4 @@
-//! A store from settings of the driver, or from connections of the application.
+//! Building a store from settings of the driver, or with connections of the application.
 
 use std::fmt;
 use std::future::Future;
@@ -10,8 +10,8 @@ use super::config::{Config, Listen, is_schema};
 use super::opener::{BoxError, OpenConnection, Opener, opener};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// Builds a [`Postgres`] from settings of the driver, or with connections that the application opens: from a pool, with
-/// its own TLS, or with a password that changes.
+/// Builds a [`Postgres`] from settings of the driver, or with connections that the application opens. Such connections
+/// may come from a pool, or use the application's own TLS or a password that changes.
 ///
 /// # Examples
 ///
@@ -38,7 +38,7 @@ pub struct PostgresBuilder {
     session_pooling: bool,
 }
 
-/// The server for notifications.
+/// The server that sends the notifications.
 enum Notifications {
     Here,
     With(Box<tokio_postgres::Config>),
@@ -51,15 +51,16 @@ impl fmt::Debug for PostgresBuilder {
     }
 }
 
-// This is here, and not beside the type, so that the store does not need to know its builder.
+// Defined here and not next to the type, so that the store does not depend on its builder.
 impl Postgres {
-    /// Begins with settings of the driver: hosts, ports, user, password, database, application name, options of the
-    /// session, the TLS mode, and the limit of the first connection and of a later dial (`connect_timeout`).
+    /// Returns a builder with settings of the driver. The settings are: hosts, ports, user, password, database,
+    /// application name, options of the session, the TLS mode, and `connect_timeout`, which limits the first connection
+    /// and every later dial.
     ///
     /// If there are several hosts, the first one that accepts writes is used. `SslMode::Require` verifies the
-    /// certificate and its name against the authorities of the system, and needs the feature `tls`. `SslMode::Prefer`,
-    /// the default of the driver, means no TLS, as for the driver with its `NoTls`. Other settings of the driver, such
-    /// as its keepalives, have no effect on connections that the store opens.
+    /// certificate and its name with the certificate authorities of the system, and needs the feature `tls`.
+    /// `SslMode::Prefer`, the driver's default, means no TLS, as in the driver with `NoTls`. Other settings of the
+    /// driver, such as its keepalives, have no effect on connections that the store opens.
     ///
     /// # Examples
     ///
@@ -79,20 +80,21 @@ impl Postgres {
 }
 
 impl PostgresBuilder {
-    /// Opens the connections with `open`, in place of the store's own way. Default: the store opens them.
+    /// Opens the connections with `open`. By default, the store opens them itself.
     ///
-    /// The store asks for a connection for each tokio runtime that takes locks, one for its renewals, and one that listens. It
-    /// keeps each for as long as it lasts, and asks again when one is lost. `open` runs on the runtime that needs the connection.
-    /// It may take as long as `connect_timeout` of the settings (default 10 s; once the store was connected, 2 s, or up to 10 s after a slow dial).
+    /// The store needs one connection for each tokio runtime that acquires locks, one for renewals, and one that
+    /// listens. The store keeps each connection until the connection is lost, and then calls `open` again. `open` runs
+    /// on the runtime that needs the connection. Its time limit is the `connect_timeout` of the settings (default
+    /// 10 s). After the store has connected, the default is 2 s, or up to 10 s after a slow dial.
     ///
-    /// `open` is given the settings of [`from_config`](Postgres::from_config), with the options that the store wants
-    /// for its session added. A connection that was opened without these options is used as one behind a pooler: nothing
-    /// is set for its session, and no notifications arrive over it. A client that a pool [lends](OpenConnection::lent)
-    /// is one of those, so name the server in [`listen_with`](Self::listen_with).
+    /// `open` receives the settings of [`from_config`](Postgres::from_config), plus the options that the store needs
+    /// for its session. If a connection is opened without these options, the store uses it like a connection behind a
+    /// pooler: it sets nothing for the session, and receives no notifications over it. The same is true for a client
+    /// that a pool [lends](OpenConnection::lent), so name the server in [`listen_with`](Self::listen_with).
     ///
     /// # Examples
     ///
-    /// With a password that changes, and the application's own TLS connector `tls` (here none):
+    /// With a changing password, and the application's own TLS connector `tls` (none in this example):
     ///
     /// ```no_run
     /// use lock_core::backend::postgres::{OpenConnection, Postgres, tokio_postgres};
@@ -135,54 +137,55 @@ impl PostgresBuilder {
         self
     }
 
-    /// Names the schema of the tables: lower-case letters, digits and `_`. Default: `lock_core`.
+    /// Sets the name of the schema of the tables: lower-case letters, digits and `_`. Default: `lock_core`.
     pub fn schema(mut self, name: impl Into<String>) -> Self {
         self.schema = Some(name.into());
         self
     }
 
-    /// Makes the tables at [`connect`](Self::connect) if they are missing, or of an earlier version. Default: no.
+    /// Creates the tables in [`connect`](Self::connect) if they are missing or have an earlier version. Default: no.
     pub fn migrate(mut self, migrate: bool) -> Self {
         self.migrate = migrate;
         self
     }
 
-    /// Limits one call, reconnecting included; a shorter lease limits it further. Default: 1 s.
+    /// Limits one call, including reconnecting. A shorter lease limits it further. Default: 1 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
     /// Sets separate settings for the connection that listens for notifications, to bypass a pooler or a pool. The
-    /// store opens this connection, as in [`from_config`](Postgres::from_config). Default: the settings of the calls.
+    /// store opens this connection itself, as with [`from_config`](Postgres::from_config). Default: the settings of the
+    /// calls.
     pub fn listen_with(mut self, config: tokio_postgres::Config) -> Self {
         self.listen = Notifications::With(Box::new(config));
         self
     }
 
-    /// Listens for no notifications: waiters rely on their heartbeats. Default: they are listened for.
+    /// Disables notifications: waiters then rely on their heartbeats. Default: notifications are enabled.
     pub fn without_notifications(mut self) -> Self {
         self.listen = Notifications::Off;
         self
     }
 
-    /// Sets the silence of a process after which the server frees its advisory locks; only for
-    /// [`connect_advisory`](Self::connect_advisory). Default: 10 s. From 1 s to 1 h. Connecting fails with any other
-    /// value, and [`connect`](Self::connect) fails if this is set.
+    /// Sets the time after which the server frees the advisory locks of a silent process. Only for
+    /// [`connect_advisory`](Self::connect_advisory); [`connect`](Self::connect) fails if this is set. The value must be
+    /// 1 s to 1 h: connecting fails with any other value. Default: 10 s.
     pub fn session_timeout(mut self, timeout: Duration) -> Self {
         self.session_timeout = Some(timeout);
         self
     }
 
-    /// Says that the server is behind a pooler in session pooling, which keeps a connection of the server for each client:
-    /// then notifications arrive and [`connect_advisory`](Self::connect_advisory) works. The store verifies this when it
-    /// connects. See [the module](super#behind-a-pooler). Default: `false`.
+    /// Declares that the server is behind a pooler in session mode, which keeps a server connection for each client.
+    /// Then notifications arrive, and [`connect_advisory`](Self::connect_advisory) works. The store verifies this when
+    /// it connects. See [the module](super#behind-a-pooler). Default: `false`.
     pub fn session_pooling(mut self, session: bool) -> Self {
         self.session_pooling = session;
         self
     }
 
-    /// Connects to a store of [advisory locks](super::advisory), which needs no tables and can do less.
+    /// Connects to a store of [advisory locks](super::advisory), which needs no tables and has fewer features.
     ///
     /// # Errors
     ///
@@ -199,14 +202,14 @@ impl PostgresBuilder {
         PostgresAdvisory::open(self.config()?).await
     }
 
-    /// Connects, and proves that the server can hold locks.
+    /// Connects, and checks that the server can hold locks.
     ///
     /// # Errors
     ///
     /// As [`Postgres::connect`]. [`InvalidRequest`](LockErrorKind::InvalidRequest) also if the settings of the driver
     /// have no host although the store opens the connections, if they have different numbers of hosts and ports, or if
-    /// they have a `hostaddr`. [`Unavailable`](LockErrorKind::Unavailable) also if the application opened no
-    /// connection; the text repeats the error of the application.
+    /// they have a `hostaddr`. [`Unavailable`](LockErrorKind::Unavailable) also if the application could not open a
+    /// connection. The text then repeats the error of the application.
     ///
     /// # Panics
     ///

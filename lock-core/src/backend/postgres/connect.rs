@@ -1,4 +1,4 @@
-//! From a URL to one of the two stores.
+//! Choosing one of the two stores by the URL.
 
 use std::sync::Arc;
 

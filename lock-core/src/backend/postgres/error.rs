@@ -1,4 +1,4 @@
-//! Classifies the failures of the server and of the connection: what each means for a lock.
+//! Classifies the failures of the server and of the connection by their meaning for a lock.
 
 use std::error::Error as _;
 
@@ -19,30 +19,30 @@ pub(crate) enum Reaction {
     Report,
     /// Drop the connection and dial again, with all probes: the role of the server has changed.
     Reconnect,
-    /// Dial again without settings for the session: the pooler does not know them.
+    /// Dial again without settings for the session, because the pooler does not support them.
     WithoutSettings,
-    /// Ask for the key less often: its row is locked.
+    /// Send fewer requests for the key, because its row is locked.
     Locked,
-    /// Prepare no more statements: this is not the session in which they were prepared.
+    /// Stop preparing statements: the present session is not the session in which they were prepared.
     Unprepare,
     /// Do not change the tables: they belong to a later version.
     LeaveAlone,
-    /// Give up the process of the server: it may still work on a request.
+    /// Abandon the server process: it may still be working on a request.
     Abandon,
 }
 
-/// One row: the beginning of an SQLSTATE, and its meaning.
+/// One row: the prefix of an SQLSTATE, and its meaning.
 struct Rule {
     code: &'static str,
     kind: LockErrorKind,
-    /// Whether another try may help.
+    /// Whether another attempt may succeed.
     temporary: bool,
     /// Whether the statement may still have been executed.
     doubt: bool,
     advice: &'static str,
 }
 
-/// The error of `verify` if the lease is over; see verify.sql.
+/// The error of `verify` if the lease has ended; see verify.sql.
 pub(crate) const LEASE_OVER: &str = "LC001";
 
 /// The error of a migration that finds the tables of a later version; see tables.sql.
@@ -51,14 +51,14 @@ pub(crate) const LATER_VERSION: &str = "LC003";
 /// The error of a call in a transaction with an older snapshot; see shared.sql.
 pub(crate) const OTHER_ISOLATION: &str = "LC002";
 
-/// The error of a call that has timed out waiting for a row.
+/// The error of a call that timed out while it waited for a row.
 const ROW_LOCKED: &str = "55P03";
 
 /// The error for a statement that was prepared in another session.
 const UNPREPARED: &str = "26000";
 
-/// The error of a server whose queue of notifications is full, and of one that protects itself from the wraparound of its
-/// transaction numbers.
+/// The error of a server whose queue of notifications is full. Also the error of a server that protects itself from the
+/// wraparound of its transaction numbers.
 const LIMIT: &str = "54000";
 
 const TEMPORARY: bool = true;
@@ -110,7 +110,7 @@ const RULES: &[Rule] = &[
     rule(ROW_LOCKED, TEMPORARY, LOCKED),
     rule("57014", TEMPORARY, "the statement took too long, and the server ended it"),
     rule("57P03", TEMPORARY, "the server is starting or shutting down"),
-    // A server that shuts down may have committed the statement before it reported that.
+    // A server that shuts down may have committed the statement before it sent this error.
     doubtful("57", "the server ended the connection"),
     rule("40", TEMPORARY, "the statement met another one, and the server rolled it back"),
     rule(
@@ -119,7 +119,7 @@ const RULES: &[Rule] = &[
         "the server is a standby, or the transaction is read-only: locks, and the check of a lease, need a primary and a \
          transaction that may write",
     ),
-    // A pooler reports the loss of the server's connection like this.
+    // A pooler sends this when it loses the connection to the server.
     doubtful("08", "the connection between the pooler and the server failed"),
 ];
 
@@ -127,7 +127,7 @@ fn rule_of(code: &str) -> Option<&'static Rule> {
     RULES.iter().find(|rule| code.starts_with(rule.code))
 }
 
-/// Returns the advice for a limit that is reached. If the server's text is in another language, the advice names both limits.
+/// Returns the advice for an exceeded limit. If the server's text is in another language, the advice names both limits.
 fn advice_of_limit(message: &str) -> &'static str {
     match message {
         _ if message.contains("wraparound") => {
@@ -145,20 +145,20 @@ fn advice_of_limit(message: &str) -> &'static str {
 }
 
 /// Returns whether an error ends the session, so that the outcome of the statement is unknown. After any other error,
-/// the statement was rolled back. A pooler reports a connection that it lost as a fatal error (PgCat: 58000), and a
-/// server that panics may have written the commit.
+/// the statement was rolled back. If a pooler loses a connection, it reports a fatal error (PgCat: 58000). If a server
+/// panics, it may have written the commit.
 fn ends_the_session(severity: Option<Severity>) -> bool {
     matches!(severity, Some(Severity::Fatal | Severity::Panic))
 }
 
 impl Failure {
-    /// Returns the failure of a standby, which stays one until it is promoted.
+    /// Returns the failure of a standby. The failure is permanent until the standby is promoted.
     pub(crate) fn standby() -> Self {
         let text = "this is a standby, which cannot grant locks; connect to its primary";
         Self::new(LockErrorKind::Unavailable, text).permanent().with_reaction(Reaction::Reconnect)
     }
 
-    /// Returns the failure of a server that lets no session write.
+    /// Returns the failure of a server that allows no writes in any session.
     pub(crate) fn read_only() -> Self {
         let text = "transactions are read-only by default; set `default_transaction_read_only` of the server, the database \
                     or the user to `off`";
@@ -175,7 +175,7 @@ impl Failure {
         Self::new(LockErrorKind::Unavailable, MISSING).permanent()
     }
 
-    /// Returns the failure for an answer that no version of the functions gives.
+    /// Returns the failure for an answer that no version of the functions returns.
     pub(crate) fn unexpected(what: &str) -> Self {
         let text = format!("unexpected answer ({what}); were the functions of the migration changed?");
         Self::new(LockErrorKind::Unavailable, text).in_doubt()
@@ -186,7 +186,7 @@ impl Failure {
         if let Some(error) = error.as_db_error() {
             return Self::of_server(error);
         }
-        // The driver's own text says only what it did; the cause says what went wrong.
+        // The driver's own text describes only the operation. The cause describes the error.
         let text = match error.source() {
             Some(cause) => format!("{error} ({cause})"),
             None => error.to_string(),
@@ -194,7 +194,7 @@ impl Failure {
         Self::new(LockErrorKind::Unavailable, text).in_doubt()
     }
 
-    /// Classifies an error of the application, which could not open a connection.
+    /// Classifies an error of the application that could not open a connection.
     pub(crate) fn of_opening(error: &(dyn std::error::Error + 'static)) -> Self {
         let mut cause = Some(error);
         while let Some(one) = cause {
@@ -211,7 +211,7 @@ impl Failure {
         Self::of_answer(ends, error.code().code(), error.message())
     }
 
-    /// Classifies an error that the server or a pooler sent: its SQLSTATE and its text.
+    /// Classifies an error from the server or from a pooler: its SQLSTATE and its text.
     pub(crate) fn of_answer(ends_the_session: bool, code: &str, message: &str) -> Self {
         let failure = Self::of_code(code, message);
         match (ends_the_session, rule_of(code)) {
@@ -230,7 +230,7 @@ impl Failure {
         }
         let message: String = message.chars().take(160).collect();
         let Some(rule) = rule_of(code) else {
-            // A statement that failed was rolled back as a whole.
+            // A failed statement was rolled back as a whole.
             let text = format!("the server answered {code}: {message}");
             return Self::new(LockErrorKind::Unavailable, text).permanent();
         };
@@ -247,7 +247,7 @@ impl Failure {
         if rule.doubt { failure.in_doubt() } else { failure }
     }
 
-    /// Returns the error that a caller gets.
+    /// Returns the error for the caller.
     pub(crate) fn to_error(&self, address: &Address) -> LockError {
         self.error_of(format_args!("postgres at {address}"))
     }

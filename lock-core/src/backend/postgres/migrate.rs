@@ -1,4 +1,4 @@
-//! Making the tables and functions.
+//! Creating the tables and functions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use crate::backend::remote::tries;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::runtime::current_runtime;
 
-/// How long the migration may take, once the server is connected.
+/// The time limit of the migration after the server is connected.
 const LONGEST: Duration = Duration::from_secs(30);
-/// How long it may wait for a table.
+/// The time limit of the migration's wait for a table.
 const LOCK_TIMEOUT: &str = "1s";
 
-/// Makes the schema, the tables and the functions that this version needs, in the database that `url` names.
+/// Creates the schema, the tables and the functions that this version needs, in the database of `url`.
 ///
-/// All of it is one transaction, and running it again changes nothing. Nothing is deleted, a running service is not
-/// delayed, and tables of a later version are not changed. The user of the URL must be allowed to create a schema in
-/// the database, or own the schema that the option `schema` names (default `lock_core`). It need not be the user of the
-/// service; see the [module](super) for the permissions that the service needs.
+/// The migration is one transaction, and repeating it changes nothing. The migration deletes nothing, does not delay a
+/// running service, and does not change the tables of a later version. The user of the URL must be allowed to create a
+/// schema in the database, or must own the schema in the option `schema` (default `lock_core`). The service may use
+/// another user; see the [module](super) for the permissions that the service needs.
 ///
 /// # Errors
 ///
@@ -37,7 +37,7 @@ const LOCK_TIMEOUT: &str = "1s";
 ///
 /// # Cancel safety
 ///
-/// The migration is made as a whole or not at all.
+/// The migration is either complete or has changed nothing.
 ///
 /// # Examples
 ///
@@ -53,14 +53,14 @@ pub async fn migrate(url: &str) -> Result<()> {
     run(&shared).await.map_err(|failure| failure.to_error(shared.address()))
 }
 
-/// Runs the migration if the tables are missing or too old. Replacing the functions of a service that runs would make
-/// its calls wait.
+/// Runs the migration if the tables are missing or too old. The migration does not run otherwise, because replacing the
+/// functions of a running service would delay its calls.
 pub(super) async fn run_if_needed(shared: &Shared) -> std::result::Result<(), Failure> {
     let session = connect(shared).await?;
     let version = check_version(&session.live, &shared.statements.version);
     match timeout(shared.config.connect_timeout, version).await {
         Ok(Ok(())) => Ok(()),
-        // The migration reports any error again.
+        // The migration reports the error again, if there still is one.
         Ok(Err(_)) | Err(_) => run(shared).await,
     }
 }
@@ -74,9 +74,9 @@ async fn run(shared: &Shared) -> std::result::Result<(), Failure> {
     let session = connect(shared).await?;
     let schema = &shared.config.schema;
     // Statements that are sent together are one transaction, and every setting ends with it: the session may belong to
-    // a pooler, or to a pool of the application. The lock keeps two migrations apart: the second one waits for the
-    // first, however long that takes. The calls of a running service would queue behind a migration that waits for a
-    // table, so that wait is short.
+    // a pooler, or to a pool of the application. The advisory lock prevents concurrent migrations: the second migration
+    // waits for the first one without a limit. The wait for a table is short, because the calls of a running service
+    // would queue behind it.
     let text = format!(
         "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL search_path = {SEARCH_PATH}; \
          SELECT pg_advisory_xact_lock(hashtextextended('{schema} migration', 0::bigint)); \
@@ -90,13 +90,13 @@ async fn run(shared: &Shared) -> std::result::Result<(), Failure> {
     }
 }
 
-/// Returns the SQL text of the steps that [`migrate`] makes, for psql or for the migrations of the service. Run it in one
-/// transaction. `schema` is the name of the schema: lower-case letters, digits and `_`, not beginning with a digit or
-/// with `pg_`.
+/// Returns the SQL text of the steps of [`migrate`], for psql or for the migrations of the service. Run it in one
+/// transaction. `schema` is the name of the schema: lower-case letters, digits and `_`. The name must not begin with a
+/// digit or with `pg_`.
 ///
 /// # Errors
 ///
-/// [`InvalidRequest`](LockErrorKind::InvalidRequest): `schema` is no such name.
+/// [`InvalidRequest`](LockErrorKind::InvalidRequest): `schema` is not such a name.
 ///
 /// # Examples
 ///

@@ -11,18 +11,18 @@ use tokio_postgres::{AsyncMessage, Client, Error};
 
 use crate::backend::BoxFuture;
 
-/// An error of the application, whatever its type.
+/// An error of the application, of any type.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Drives a connection and returns its next message.
+/// A function that drives a connection and returns its next message.
 pub(crate) type NextMessage =
     Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, Error>>> + Send>;
 
-/// Opens a connection of the application. The store calls it whenever it needs one.
+/// A function that opens a connection of the application. The store calls it when it needs a connection.
 pub(crate) type Opener =
     Arc<dyn Fn(tokio_postgres::Config) -> BoxFuture<'static, Result<OpenConnection, BoxError>> + Send + Sync>;
 
-/// Returns a function of the application as an opener.
+/// Wraps a function of the application as an opener.
 pub(crate) fn opener<F, O>(open: F) -> Opener
 where
     F: Fn(tokio_postgres::Config) -> O + Send + Sync + 'static,
@@ -31,20 +31,20 @@ where
     Arc::new(move |config| Box::pin(open(config)))
 }
 
-/// A client of the store, or one that a pool lends.
+/// A client of the store, or a client that a pool lends.
 pub(crate) type AnyClient = Box<dyn Deref<Target = Client> + Send + Sync>;
 
 /// A connection that the application has opened for the store. See
 /// [`PostgresBuilder::open_with`](super::PostgresBuilder::open_with).
 pub struct OpenConnection {
     pub(crate) client: AnyClient,
-    /// `None` if a pool drives the connection: then its notifications do not arrive here.
+    /// `None` if a pool drives the connection. Then the store does not receive its notifications.
     pub(crate) messages: Option<NextMessage>,
 }
 
 impl OpenConnection {
-    /// Takes a connection as tokio-postgres returns it. The store drives it on the runtime that needed it, and receives
-    /// its notifications.
+    /// Wraps a connection of tokio-postgres. The store drives it on the runtime that needs it, and receives its
+    /// notifications.
     ///
     /// # Examples
     ///
@@ -67,8 +67,8 @@ impl OpenConnection {
         Self { client: Box::new(Box::new(client)), messages: Some(messages) }
     }
 
-    /// Takes a client that a pool lends. `client` returns the client inside. The store keeps it while the connection
-    /// lasts, and returns it by dropping it.
+    /// Wraps a client that a pool lends. The function `client` returns the inner client. The store keeps the lent
+    /// client while the connection lasts, and then drops it, which returns it to the pool.
     ///
     /// The pool drives the connection, so the store receives no notifications over it.
     ///
@@ -99,7 +99,7 @@ impl fmt::Debug for OpenConnection {
     }
 }
 
-/// A value of a pool, and the function that returns the client inside.
+/// A value that a pool lends, and the function that returns the inner client.
 struct Lent<P, F> {
     lent: P,
     client: F,
@@ -113,7 +113,7 @@ impl<P, F: Fn(&P) -> &Client> Deref for Lent<P, F> {
     }
 }
 
-/// Returns the next message of a driven connection.
+/// Waits for the next message of a connection, and drives the connection meanwhile.
 pub(crate) async fn next_message(messages: &mut NextMessage) -> Option<Result<AsyncMessage, Error>> {
     std::future::poll_fn(|cx| messages(cx)).await
 }

@@ -1,4 +1,4 @@
-//! Redis as a lock store: the server that a call goes to, and the deadline of the call.
+//! Redis as a lock store: chooses the server that each call is sent to, and limits the time of the call.
 
 use std::fmt;
 use std::future::Future;
@@ -28,9 +28,9 @@ use crate::runtime::current_runtime;
 
 /// Redis as a lock store: one server, the primary that sentinels name, or a Cluster.
 ///
-/// See the [module](super) for what it does, what it stores and what it cannot promise. One value is enough for a
-/// process: it keeps one connection to each server for each tokio runtime that uses it. Dropping it ends the
-/// connections and leaves the locks as they are.
+/// See the [module](super) for its guarantees, its data and its limits. A process needs only one value of this type:
+/// the value keeps one connection to each server for each tokio runtime that uses it. Dropping the value closes the
+/// connections. The locks stay held until they are released or expire.
 pub struct Redis {
     topology: Topology,
 }
@@ -54,20 +54,21 @@ impl Redis {
     ///
     /// - One server: `redis://[user:password@]host[:port][/db]` or `unix://[user:password@]/path/to.sock`.
     /// - The primary that sentinels name: `redis+sentinel://[user:password@]host[:port],host../primary[/db]`.
-    /// - A Cluster, of which the URL names some nodes: `redis+cluster://[user:password@]host[:port],host..`. One of
-    ///   them must answer. Every node that has slots is dialled at once, so that a missing permission shows here.
+    /// - A Cluster: `redis+cluster://[user:password@]host[:port],host..`. The URL names some of the nodes, and at least
+    ///   one of them must answer. Every node that has slots is dialled at once, so that a missing permission is
+    ///   reported here.
     ///
-    /// With `rediss` in place of `redis` the connections are encrypted. The options `?connect_timeout=10s&timeout=500ms`
-    /// (the defaults) limit this call and any other one. A call that finds no connection waits for one within its own limit.
-    /// The [module](super) lists all options.
+    /// If the scheme begins with `rediss` instead of `redis`, the connections are encrypted. The options
+    /// `?connect_timeout=10s&timeout=500ms` (the defaults) limit this call and every other call. A call without a
+    /// connection waits for one within its own limit. The [module](super) lists all options.
     ///
     /// # Errors
     ///
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong.
     /// [`Unsupported`](LockErrorKind::Unsupported): `rediss` without the feature `tls`, a server before 6.2, a node
-    /// before 7.0, a URL for a topology that the server does not have. [`Unavailable`](LockErrorKind::Unavailable): the
-    /// server does not answer within the `connect_timeout` (temporary), refuses the password or lacks a permission, or
-    /// is a replica (permanent). No error shows the URL or a part of the password.
+    /// before 7.0, or a URL for another topology than the server has. [`Unavailable`](LockErrorKind::Unavailable): the
+    /// server does not answer within the `connect_timeout` (temporary), or it refuses the password, lacks a permission
+    /// or is a replica (permanent). No error shows the URL or a part of the password.
     ///
     /// # Panics
     ///
@@ -91,14 +92,15 @@ impl Redis {
         Self::open(Config::parse(url)?).await
     }
 
-    /// Connects to the server that a client of the crate `redis`, version 1, connects to: with its address, user,
-    /// password and database. The library opens connections of its own, because a connection that others use too may
-    /// be busy when a lock must be renewed. The time limits are the defaults of [`connect`](Self::connect).
+    /// Connects to the server of a client of the crate `redis`, version 1: with the address, user, password and
+    /// database of that client. The library opens its own connections: a connection that the application shares may be
+    /// busy when a lock must be renewed. The time limits are the defaults of [`connect`](Self::connect).
     ///
     /// # Errors
     ///
-    /// Those of [`connect`](Self::connect). [`Unsupported`](LockErrorKind::Unsupported) for TLS with certificates of
-    /// its own, or without a check of the server's name: a client does not reveal what it trusts, and a URL does.
+    /// Those of [`connect`](Self::connect). [`Unsupported`](LockErrorKind::Unsupported) if the client uses TLS with its
+    /// own certificates, or without a check of the server's name: the client does not reveal the certificates that it
+    /// trusts. Use a URL then.
     ///
     /// # Panics
     ///
@@ -149,7 +151,7 @@ impl Redis {
         failure.to_error(&self.config().address)
     }
 
-    /// Refuses keys that cannot be locks, before any I/O.
+    /// Refuses keys that cannot be locks, without any I/O.
     fn check_keys<'a>(&self, mut keys: impl Iterator<Item = &'a Key> + Clone) -> Result<()> {
         supported(keys.clone())?;
         match &self.topology {
@@ -158,7 +160,7 @@ impl Redis {
         }
     }
 
-    /// Runs a call on the server that has `key`, within its deadline.
+    /// Runs a call on the server that stores `key`, within the deadline of the call.
     async fn run_on<T, F>(&self, key: &Key, deadline: Duration, call: impl Fn(Arc<Server>) -> F) -> Result<T>
     where
         F: Future<Output = Result<T, Failure>>,
@@ -183,7 +185,7 @@ impl Backend for Redis {
             lists: true,
             marks_sent: true,
             waiting: Waiting::Queue { waiter_lease: WAITER_LEASE, tells_holder: true, confirms: durable },
-            // A token that a process makes by itself from the time of the store has no copies.
+            // A process makes a token by itself from the time of the store. Such a token has no copies.
             fencing: if durable { Fencing::Counter } else { Fencing::StoreTime },
             ttl_step: None,
             keeps_after_release: Some(LONGEST_KEPT),
@@ -193,12 +195,12 @@ impl Backend for Redis {
 
     async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
         self.check_keys(claim.keys())?;
-        // A claim of several keys is not queued: it would wait for one key while it holds another.
+        // A claim of several keys is not queued: in a queue, it would hold one key while it waits for another.
         let ask = if claim.more.is_empty() { ask } else { ask.without_queue() };
         let deadline = self.config().deadline(claim.ttl);
         let answer = match &self.topology {
             Topology::One(server) => server.acquire_within(claim, ask, deadline).await,
-            // Boxed, so that the future of an attempt on one server does not get larger.
+            // Boxed, to keep the future of an attempt on one server small.
             Topology::Cluster(router) => Box::pin(router.acquire(claim, ask, deadline)).await,
         };
         answer.map_err(|failure| self.error(&failure).or_key(&claim.key))
@@ -313,7 +315,7 @@ impl Backend for Redis {
 mod tests {
     use super::*;
 
-    /// The library moves the backend and its futures between threads.
+    /// The library moves the backend and its futures between threads, so they must be `Send`.
     #[test]
     fn bounds() {
         fn threads<T: Send + Sync + 'static>() {}

@@ -1,4 +1,4 @@
-//! The meaning that a failure of the server or of the connection has for a lock, as a table.
+//! The table that maps each failure of the server or of the connection to an error of the lock.
 
 mod redirect;
 
@@ -23,21 +23,21 @@ pub(crate) enum Reaction {
     Report,
     /// Load the scripts and send the request again: the server ran nothing.
     LoadScripts,
-    /// Drop the connection and dial again, with all probes: the server is no primary, or the sentinels know none.
+    /// Drop the connection, dial again and repeat all probes: the server is not a primary, or the sentinels have none.
     Reconnect,
-    /// The connection is already dropped. The request may be sent again over another one if a second execution does no
-    /// harm.
+    /// The connection is already dropped. If a second execution does no harm, the request may be sent over a new
+    /// connection.
     Again,
     /// Send the request to another node of the Cluster: this node does not have the slot.
     Follow(Redirect),
 }
 
-/// One row: an error code of the server, and the beginning of its text if one code has several meanings.
+/// One row: an error code of the server. If one code has several meanings, the row also has the beginning of the text.
 struct Rule {
     code: &'static str,
     text: &'static str,
     kind: LockErrorKind,
-    /// Whether another try may help.
+    /// Whether another attempt may succeed.
     temporary: bool,
     reaction: Reaction,
     advice: &'static str,
@@ -60,7 +60,7 @@ const fn reacting(code: &'static str, reaction: Reaction, advice: &'static str) 
 const CLUSTER: &str =
     "this is a node of a Redis Cluster: write `redis+cluster://` instead of `redis://` in the URL";
 
-/// The first row whose code is equal and whose text is the beginning of the server's text wins.
+/// The first row wins whose code equals the server's code and whose text begins the server's text.
 const RULES: &[Rule] = {
     use LockErrorKind::{InvalidRequest, Unavailable, Unsupported};
     const TEMPORARY: bool = true;
@@ -179,19 +179,19 @@ const RULES: &[Rule] = {
 };
 
 impl Failure {
-    /// Returns the failure of a replica, which stays one until it is promoted.
+    /// Returns the failure of a replica. The failure is permanent until the replica is promoted.
     pub(crate) fn replica() -> Self {
         let text = "this is a replica, which cannot grant locks; connect to its primary";
         Self::new(LockErrorKind::Unavailable, text).permanent().with_reaction(Reaction::Reconnect)
     }
 
-    /// Returns the failure of a connection whose answers no longer belong to its requests, so that no answer counts.
+    /// Returns the failure of a connection whose answers can no longer be matched to its requests.
     pub(crate) fn out_of_step() -> Self {
         let text = "the node gave a slot away while it answered, so which answer is whose is not known";
         Self::new(LockErrorKind::Unavailable, text).in_doubt().with_reaction(Reaction::Again)
     }
 
-    /// Returns the failure of a request that the server refused twice because it came after its deadline.
+    /// Returns the failure of a request that reached the server after its deadline, twice.
     pub(crate) fn late() -> Self {
         Self::new(
             LockErrorKind::Unavailable,
@@ -199,7 +199,7 @@ impl Failure {
         )
     }
 
-    /// Returns the redirect of a node of a Cluster that did not execute the request.
+    /// Returns the redirect of a Cluster node that did not execute the request.
     pub(crate) fn redirect(&self) -> Option<&Redirect> {
         match &self.reaction {
             Reaction::Follow(redirect) => Some(redirect),
@@ -207,7 +207,7 @@ impl Failure {
         }
     }
 
-    /// Returns the failure for an answer that no version of the server gives to the command.
+    /// Returns the failure for an answer that no server version sends to this command.
     pub(crate) fn unexpected(answer: &Value) -> Self {
         let shape = match answer {
             Value::Nil => "nothing",
@@ -227,7 +227,7 @@ impl Failure {
         Self::of_code(error.code(), error.details().unwrap_or_default())
     }
 
-    /// Classifies the text of an error reply, code first, as a script passes it on.
+    /// Classifies the text of an error reply that a script passes on. The text begins with the code.
     pub(crate) fn of_text(text: &str) -> Self {
         let (code, details) = text.split_once(' ').unwrap_or((text, ""));
         Self::of_code(code.trim_start_matches('-'), details)
@@ -238,7 +238,7 @@ impl Failure {
         let details = without_arguments(details);
         let rule = RULES.iter().find(|rule| rule.code == code && details.starts_with(rule.text));
         let Some(rule) = rule else {
-            // In doubt, because a script that fails half-way keeps what it wrote.
+            // In doubt: a script that fails midway keeps its earlier writes.
             let text = format!("the server answered {code} {details}");
             return Self::new(LockErrorKind::Unavailable, text).in_doubt();
         };
@@ -279,7 +279,7 @@ impl Failure {
                             another service?";
                 return Self::new(LockErrorKind::Unavailable, text).settled().in_doubt();
             }
-            // Uses the driver's description and not its `Display`, which may repeat arguments.
+            // Uses the driver's description instead of its `Display`, which may repeat arguments.
             _ => {
                 let details = error.detail().map_or_else(|| error.category(), without_arguments);
                 format!("protocol error ({details})")
@@ -288,13 +288,13 @@ impl Failure {
         Self::new(LockErrorKind::Unavailable, text).in_doubt()
     }
 
-    /// Returns the error that a caller gets.
+    /// Returns the error for the caller.
     pub(crate) fn to_error(&self, address: &Address) -> LockError {
         self.error_of(format_args!("redis at {address}"))
     }
 }
 
-/// Unwraps the error of a command inside a script, as servers before Redis 7 send it:
+/// Unwraps the error of a command inside a script. Servers before Redis 7 send it in this form:
 /// `ERR Error running script (call to f_..): @user_script:9: OOM command not allowed ..`.
 fn inside_script<'a>(code: &str, details: &'a str) -> Option<(&'a str, &'a str)> {
     if code != "ERR" || !details.starts_with("Error running script") {
@@ -309,8 +309,8 @@ fn inside_script<'a>(code: &str, details: &'a str) -> Option<(&'a str, &'a str)>
     Some((code, details))
 }
 
-/// Cuts the server's text before its copy of the request, which for an unknown command may contain the password or an
-/// owner token. Cuts off the line number of a script too, which helps no reader.
+/// Cuts off the server's copy of the request: for an unknown command, the copy may contain the password or an owner
+/// token. Also cuts off the line number of a script, which does not help the reader.
 fn without_arguments(details: &str) -> &str {
     const ENOUGH: usize = 160;
     let end = ["with args beginning", " arguments:", " script: ", "\n"]

@@ -1,4 +1,4 @@
-//! The names on a server: its keys, the keys that cannot be locks, and the beginnings of the channels.
+//! The names on a server: lock keys, reserved keys, and the prefixes of the channels.
 
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
@@ -8,19 +8,19 @@ use crate::key::Key;
 pub(crate) enum Keyspace {
     /// All keys.
     Whole,
-    /// The keys of its slots. The server is a node of a Cluster: a script must name all its keys, and messages belong
-    /// to slots.
+    /// The keys of this server's slots. The server is a node of a Cluster: a script must name all its keys, and each
+    /// channel belongs to a slot.
     Slots,
 }
 
-/// The beginning of every channel's name. On a Cluster the hash tag of a slot comes next.
+/// The prefix of every channel's name. On a Cluster, the hash tag of a slot follows the prefix.
 pub(crate) const CHANNEL: &str = "lock:wake:";
 
-/// The beginning of the names of the holders' channels. A message on such a channel reaches all nodes of a Cluster,
-/// because a holder may be subscribed on any of them.
+/// The prefix of the names of the holders' channels. A message on such a channel reaches all nodes of a Cluster,
+/// because a holder may be subscribed on any node.
 pub(crate) const HELD_CHANNEL: &str = "lock:wake:held:";
 
-/// Refuses keys that this backend reserves, before any I/O.
+/// Refuses keys that this backend reserves, without any I/O.
 pub(crate) fn supported<'a>(mut keys: impl Iterator<Item = &'a Key>) -> Result<()> {
     match keys.find(|key| is_helper(key.as_str())) {
         None => Ok(()),

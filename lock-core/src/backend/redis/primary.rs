@@ -1,4 +1,4 @@
-//! The role of a server that grants locks alone.
+//! The role of a server that grants locks without a quorum.
 
 use std::fmt;
 use std::sync::Weak;
@@ -13,19 +13,19 @@ use super::keyspace::Keyspace;
 use super::link::{Connection, Greeting, Role, SessionState, Shared, text};
 use crate::backend::BoxFuture;
 
-/// The number of heartbeats between two requests for the number of evicted keys: one every five seconds.
+/// The number of heartbeats between two requests for the number of evicted keys: one request every five seconds.
 const BEATS_PER_LOOK: u32 = 10;
 
-/// A server that grants locks alone: the one server of a store, or the node of a Cluster that has the slot.
+/// A server that grants locks without a quorum: the one server of a store, or the Cluster node that has the slot.
 #[derive(Debug)]
 pub(crate) struct Primary {
-    /// The witness that knows the nodes of the Cluster; `None` for the one server of a store.
+    /// The witness for the nodes of the Cluster; `None` for the one server of a store.
     cluster: Option<Weak<dyn Witness>>,
 }
 
-/// Knows which servers are the nodes of a Cluster.
+/// Confirms which servers are nodes of a Cluster.
 pub(crate) trait Witness: fmt::Debug + Send + Sync {
-    /// Asks the other nodes whether the node at `place` still has slots.
+    /// Asks the other nodes whether the node at `place` still has slots. Returns an error if it has none.
     fn vouch<'a>(&'a self, place: &'a Endpoint) -> BoxFuture<'a, Result<(), Failure>>;
 }
 
@@ -35,7 +35,7 @@ impl Primary {
         Self { cluster: None }
     }
 
-    /// Creates the role of a node of the Cluster that `witness` knows.
+    /// Creates the role of a node of the Cluster that `witness` observes.
     pub(crate) fn node(witness: Weak<dyn Witness>) -> Self {
         Self { cluster: Some(witness) }
     }
@@ -52,7 +52,7 @@ pub(crate) type PrimaryConnection = Connection<Option<Confirmer>>;
 /// The confirmer of a connection; `None` if locks need no copies.
 impl SessionState for Option<Confirmer> {
     fn delay(&self, timeout: Duration) -> Duration {
-        // An answer may be queued behind a confirmation.
+        // An answer may have to wait for the confirmation of an earlier command.
         self.as_ref().map_or(Duration::ZERO, |_| patience(timeout))
     }
 }
@@ -88,7 +88,7 @@ impl Role for Primary {
     async fn vouch(&self, place: &Endpoint) -> Result<(), Failure> {
         match self.cluster.as_ref().and_then(Weak::upgrade) {
             Some(witness) => witness.vouch(place).await,
-            // When the router was dropped, the connections of this node are no longer used.
+            // If the router is dropped, the connections of this node are no longer used.
             None => Ok(()),
         }
     }
@@ -107,7 +107,7 @@ impl Role for Primary {
     }
 }
 
-/// Asks the server how many keys it has evicted.
+/// Requests the number of keys that the server has evicted.
 async fn report_evictions(connection: &PrimaryConnection, shared: &Shared<Primary>) {
     let mut questions = Pipeline::with_capacity(2);
     questions.cmd("INFO").arg("server").cmd("INFO").arg("stats");

@@ -1,4 +1,4 @@
-//! The slot of a key, among the 16,384 slots of a Cluster.
+//! The slot of a key in a Cluster: one of 16,384.
 //!
 //! Source: [Redis cluster specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/),
 //! "Key distribution model" and "Hash tags".
@@ -12,32 +12,32 @@ use crate::key::Key;
 
 /// The number of slots of every Cluster.
 pub(crate) const SLOTS: u16 = 16_384;
-/// The helper keys beside a lock, one letter each: see `scripts/lib.lua`.
+/// The letters of the helper keys of a lock: see `scripts/lib.lua`.
 const HELPERS: [char; 4] = ['q', 'w', 'f', 'l'];
 
-/// Returns the slot of a key: the CRC16 of its hash tag, or of the whole key if it has none.
+/// Returns the slot of a key: the CRC16 of its hash tag, or of the whole key if it has no hash tag.
 pub(crate) fn of_key(key: &str) -> u16 {
     crc16(tag(key).unwrap_or(key).as_bytes()) % SLOTS
 }
 
-/// Returns the text between the first `{` and the first `}` after it, unless it is empty.
+/// Returns the text between the first `{` and the next `}`, or `None` if that text is empty.
 fn tag(key: &str) -> Option<&str> {
     let (_, rest) = key.split_once('{')?;
     let (tag, _) = rest.split_once('}')?;
     (!tag.is_empty()).then_some(tag)
 }
 
-/// Computes CRC-16/XMODEM: polynomial 0x1021, nothing reflected, from zero.
+/// Computes CRC-16/XMODEM: polynomial 0x1021, no reflection, initial value 0.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| add(crc, *byte))
 }
 
-/// Returns the CRC of a text with the CRC `crc` and one more byte.
+/// Returns the CRC of a text and one more byte. `crc` is the CRC of the text.
 fn add(crc: u16, byte: u8) -> u16 {
     (crc << 8) ^ CRCS[usize::from((crc >> 8) ^ u16::from(byte))]
 }
 
-/// The CRC of each byte alone.
+/// The CRC of each single byte.
 static CRCS: [u16; 256] = crcs();
 
 const fn crcs() -> [u16; 256] {
@@ -54,8 +54,8 @@ const fn crcs() -> [u16; 256] {
     crcs
 }
 
-/// Returns whether helper keys can be in the slot of this key. They cannot if the key has a `}` and no hash tag: as the
-/// hash tag of a helper key, it would be cut off at that `}`.
+/// Returns whether helper keys can be in the slot of this key. A key with a `}` but without a hash tag cannot have any:
+/// a helper key uses the whole key as its hash tag, and that tag would end at the `}`.
 fn can_have_helpers(key: &str) -> bool {
     tag(key).is_some() || !key.contains('}')
 }
@@ -70,7 +70,7 @@ pub(crate) fn check_key(key: &Key) -> Result<()> {
     Err(LockError::new(LockErrorKind::InvalidKey, detail).with_key(key))
 }
 
-/// Returns the helper keys of a lock, named as the scripts name them.
+/// Returns the helper keys of a lock, with the names that the scripts use.
 pub(crate) fn helpers(key: &str) -> impl Iterator<Item = String> {
     let mut names = String::with_capacity(2 * key.len() + 8);
     if let Some(tag) = tag(key) {
@@ -80,10 +80,10 @@ pub(crate) fn helpers(key: &str) -> impl Iterator<Item = String> {
     HELPERS.into_iter().map(move |letter| format!("{names}{letter}"))
 }
 
-/// A hash tag for each slot: the least number that belongs to the slot.
+/// A hash tag for each slot: the smallest number that is in the slot.
 static TAGS: Lazy<Vec<u32>> = Lazy::new(|| {
     let mut tags = vec![None; usize::from(SLOTS)];
-    // The CRC of each number, from which the CRC of a longer number is made.
+    // The CRC of each number. The CRC of a longer number is computed from it.
     let mut crcs: Vec<u16> = Vec::with_capacity(200_000);
     let (mut number, mut missing) = (0_u32, tags.len());
     while missing > 0 {
@@ -100,15 +100,15 @@ static TAGS: Lazy<Vec<u32>> = Lazy::new(|| {
     tags.into_iter().flatten().collect()
 });
 
-/// Makes the names of the channels, which takes a while. Called when a Cluster is connected to, and not within the
-/// deadline of the first call that needs a name.
+/// Computes the names of the channels, which takes a while. The function runs when a Cluster is connected, and not
+/// within the deadline of the first call that needs a name.
 pub(crate) fn prepare() {
     Lazy::force(&TAGS);
 }
 
-/// Returns the beginning of the names of the channels of a slot. Sharded messages stay among the servers that have the
-/// slot of their channel, so each slot has its own channels. The names depend on nothing but the slot, so that all
-/// processes use the same.
+/// Returns the prefix of the channel names of a slot. Each slot has its own channels, because a sharded message reaches
+/// only the servers that have the slot of its channel. The name depends only on the slot, so that all processes use the
+/// same name.
 pub(crate) fn channel(slot: u16) -> String {
     tagged(crate::backend::redis::keyspace::CHANNEL, slot)
 }
@@ -122,7 +122,7 @@ pub(crate) fn tagged(name: &str, slot: u16) -> String {
 mod tests {
     use super::*;
 
-    /// The examples of the specification, and answers of `CLUSTER KEYSLOT` of Redis 7.0.15.
+    /// The examples of the specification, and the answers of Redis 7.0.15 to `CLUSTER KEYSLOT`.
     #[test]
     fn the_slots_are_those_of_the_servers() {
         assert_eq!(crc16(b"123456789"), 0x31c3);
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Every process must use the same names, whatever version it runs.
+    /// All processes must use the same names, in every version.
     #[test]
     fn a_channel_is_named_by_the_least_number_that_does() {
         let least = |slot| (0_u32..).find(|number| of_key(&number.to_string()) == slot);

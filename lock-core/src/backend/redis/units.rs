@@ -1,8 +1,8 @@
-//! Durations as the server counts them.
+//! Durations in the unit of the server.
 
 use std::time::Duration;
 
-/// Returns a duration in whole milliseconds, rounded up: the store must never forget a lock before its holder does.
+/// Returns a duration in whole milliseconds, rounded up: the lease in the store must not end before the holder's lease.
 pub(crate) fn millis(duration: Duration) -> u64 {
     let rounded = duration.as_nanos().div_ceil(1_000_000).max(1);
     u64::try_from(rounded).unwrap_or(u64::MAX)

@@ -1,11 +1,11 @@
-//! Builds a quorum of voters from a `redlock://` URL.
+//! Building a quorum of voters from a `redlock://` URL.
 
 use super::quorum::Quorum;
 use super::url::RedlockUrl;
 use super::voter::Voter;
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// Connects to the servers of a `redlock://` or `redlocks://` URL, and builds the quorum of them.
+/// Connects to the servers of a `redlock://` or `redlocks://` URL, and builds a quorum from them.
 pub(crate) async fn connect(url: &str) -> Result<Quorum<Voter>> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let RedlockUrl { urls, names, options, node_timeout } = RedlockUrl::parse(rest, scheme == "redlocks")?;

@@ -1,4 +1,4 @@
-//! Parses a `redlock://` or `redlocks://` URL.
+//! Parsing a `redlock://` or `redlocks://` URL.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ const FORM: UrlForm = UrlForm {
     options: &["max_ttl", "node_timeout", "timeout", "connect_timeout", "client_name", "ca", "cert", "key"],
 };
 
-/// The servers and the options of a `redlock://` URL. There is no `Debug`, because the URLs hold the password.
+/// The servers and the options of a `redlock://` URL. This type has no `Debug`, because the URLs contain the password.
 pub(crate) struct RedlockUrl {
     /// One `redis://` or `rediss://` URL for each server.
     pub(crate) urls: Vec<String>,
-    /// The host and port of each server, which name the nodes in logs and errors.
+    /// The host and port of each server. Logs and errors use them as the names of the nodes.
     pub(crate) names: Vec<String>,
-    /// The options that all clients must agree on.
+    /// The options for which all clients must use the same values.
     pub(crate) options: VoterOptions,
-    /// The time for which an attempt waits for one server; `None` leaves that to the quorum.
+    /// How long an attempt waits for one server. If it is `None`, the quorum decides.
     pub(crate) node_timeout: Option<Duration>,
 }
 
@@ -31,13 +31,13 @@ pub(crate) struct RedlockUrl {
 struct Query {
     options: VoterOptions,
     node_timeout: Option<Duration>,
-    /// The options that the URL of each server takes, as `name=value`.
+    /// The options for the URL of each server, in the form `name=value`.
     others: Vec<String>,
 }
 
 impl RedlockUrl {
-    /// Parses the part after `redlock://`, or with `tls` after `redlocks://`. No error repeats that part: it holds the
-    /// password.
+    /// Parses the part after `redlock://`, or after `redlocks://` if `tls`. Errors never repeat that part, because it
+    /// contains the password.
     pub(crate) fn parse(rest: &str, tls: bool) -> Result<Self> {
         let (rest, query) = FORM.options(rest)?;
         let (authority, db) = rest.split_once('/').unwrap_or((rest, ""));
@@ -75,7 +75,7 @@ impl Query {
                 }
                 "node_timeout" => query.node_timeout = Some(FORM.duration("node_timeout", value)?),
                 "timeout" => {
-                    // A text that is not a duration passes here; the parser of each server's URL refuses it.
+                    // A text that is not a duration is accepted here; the parser of each server's URL refuses it.
                     timeout = crate::words::duration::parse(value).unwrap_or(Duration::MAX);
                     query.others.push(format!("{name}={value}"));
                 }

@@ -1,13 +1,13 @@
-//! The locks that one session holds. This does no I/O.
+//! The locks that one session holds. This module does no I/O.
 //!
-//! The server grants an advisory lock once more to a session that has it already. So the session excludes only other
-//! sessions, and this table excludes the other owners of its process.
+//! If a session already has an advisory lock, the server grants the lock to it again. So the session excludes only
+//! other sessions. This table excludes the other owners of the same process.
 
 use std::collections::HashMap;
 
 use crate::owner::Owner;
 
-/// The advisory locks of one session, by their numbers.
+/// The advisory locks of one session, by the numbers of the locks.
 #[derive(Debug, Default)]
 pub(super) struct Grants(HashMap<i64, Entry>);
 
@@ -20,38 +20,39 @@ struct Entry {
 /// The state of an advisory lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The server was asked for it.
+    /// The lock was requested from the server.
     Asked,
-    /// The server was asked for it, and its owner has released it meanwhile.
+    /// The lock was requested from the server, and its owner has released it meanwhile.
     Abandoned,
     Held,
-    /// The server was asked to free it.
+    /// The server was asked to free the lock.
     Leaving,
 }
 
 /// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begin {
-    /// The server must be asked.
+    /// The lock must be requested from the server.
     Ask,
-    /// The owner holds it.
+    /// The owner holds the lock.
     Held,
-    /// Another owner of this process has it, or may have it: the owner, if it certainly holds it.
+    /// Another owner of this process holds the lock, or may hold it. The value is that owner, if it certainly holds the
+    /// lock.
     Busy(Option<Owner>),
-    /// An earlier request of this owner is under way.
+    /// An earlier request of this owner is in progress.
     Wait,
 }
 
 /// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leave {
-    /// The server must free it.
+    /// The server must free the lock.
     Free,
-    /// A request of this owner is under way.
+    /// A request of this owner is in progress.
     Wait,
-    /// Another owner of this process holds it.
+    /// Another owner of this process holds the lock.
     Taken,
-    /// No owner of this process has it.
+    /// No owner of this process holds the lock.
     Nothing,
 }
 
@@ -70,8 +71,8 @@ impl Grants {
         }
     }
 
-    /// Notes the answer to a request. Returns whether the lock must be freed: the server granted it, or may have
-    /// granted it, to an owner that has given up. It stays locked until [`freed`](Self::freed).
+    /// Records the answer to a request. Returns whether the lock must be freed: the server granted it, or may have
+    /// granted it, to an owner that no longer wants it. The lock stays in the table until [`freed`](Self::freed).
     pub(super) fn answered(&mut self, id: i64, granted: Option<bool>) -> bool {
         let Some(entry) = self.0.get_mut(&id) else { return false };
         match (granted, entry.state) {
@@ -83,7 +84,7 @@ impl Grants {
                 self.0.remove(&id);
                 false
             }
-            // After an error the state is unknown, because an advisory lock of a session outlives the transaction that
+            // After an error the state is unknown: an advisory lock of a session remains after the transaction that
             // acquired it.
             (Some(true) | None, _) => {
                 entry.state = State::Leaving;
@@ -109,7 +110,7 @@ impl Grants {
         }
     }
 
-    /// Notes that the server has freed it.
+    /// Records that the server has freed the lock.
     pub(super) fn freed(&mut self, id: i64) {
         self.0.remove(&id);
     }
@@ -118,7 +119,7 @@ impl Grants {
         self.0.get(&id).is_some_and(|entry| entry.owner == owner && entry.state == State::Held)
     }
 
-    /// Returns the owners that hold a lock.
+    /// Returns the owners that hold locks.
     pub(super) fn into_held(self) -> Vec<Owner> {
         self.0.into_values().filter(|entry| entry.state == State::Held).map(|entry| entry.owner).collect()
     }

@@ -4,14 +4,14 @@ use sha2::{Digest, Sha256};
 
 use crate::key::Key;
 
-/// Returns the number of the advisory lock for a key: the first eight bytes of its SHA-256. Stable across versions, and
-/// written in SQL in the docs, so that others can compute it.
+/// Returns the number of the advisory lock for a key: the first eight bytes of its SHA-256. The number is the same in
+/// all versions. The docs contain the computation in SQL, so that other programs can use it.
 pub(super) fn number_of(key: &Key) -> i64 {
     let hash = Sha256::digest(key.as_str().as_bytes());
     hash.iter().take(8).fold(0, |number, byte| (number << 8) | i64::from(*byte))
 }
 
-/// Returns the two halves as `pg_locks` shows them.
+/// Returns the two halves of the number, in the form that `pg_locks` shows.
 pub(super) fn halves(id: i64) -> (i64, i64) {
     ((id >> 32) & 0xffff_ffff, id & 0xffff_ffff)
 }

@@ -1,4 +1,4 @@
-//! How the session of a manager begins, and how it is kept alive.
+//! Starting the session of a manager and keeping it alive.
 
 use std::sync::Arc;
 
@@ -33,13 +33,13 @@ impl session_keeper::Session for Session {
                 () = self.ends() => return,
                 () = keeper.closed() => return,
                 proved = timeout(self.timeout() / 2, self.prove()) => {
-                    // The answer comes from another process of the server than the one that holds the locks.
+                    // The answer came from another server process than the one that holds the locks.
                     if matches!(proved, Ok(Ok(false))) {
                         return;
                     }
                 }
             }
-            // The server may have ended the session by now, and granted the keys to others.
+            // The server may have ended the session, and granted the keys to other clients.
             if self.certain(now()).is_zero() {
                 return;
             }
@@ -68,7 +68,7 @@ impl session_keeper::Session for Session {
         grants.map(Grants::into_held).unwrap_or_default()
     }
 
-    /// Closes the connection. Requests that are under way fail.
+    /// Closes the connection. Requests in progress fail.
     async fn close(&self) {
         *self.link.lock().await = None;
     }

@@ -1,4 +1,4 @@
-//! One session of the server, and the time until which it is certain.
+//! One session on the server, and the time until which it certainly exists.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,24 +18,24 @@ use crate::error::LockErrorKind;
 use crate::owner::Owner;
 use crate::sync::{Mutex, change, survives};
 
-/// The oldest server that ends a session without a sign of life.
+/// The oldest server that can end a session without signs of life.
 const OLDEST: i32 = 14;
 
-/// How often the client sends a sign of life within the session timeout.
+/// The number of signs of life that the client sends within the session timeout.
 pub(super) const PROOFS: u32 = 8;
 
-/// The longest silence that endangers no lock yet. A sign of life is sent twice a second, or more often.
+/// The longest silence that does not endanger a lock. A sign of life is sent twice a second, or more often.
 const SILENT: Duration = Duration::from_secs(3);
 
 const LOCK: &str = "SELECT pg_catalog.pg_try_advisory_lock($1)";
 const UNLOCK: &str = "SELECT pg_catalog.pg_advisory_unlock($1)";
 const PROVE: &str = "SELECT pg_catalog.pg_backend_pid()";
-/// Whether any session of the database has a lock. Its number is in two columns.
+/// Queries whether any session of the database has a lock. Its number is in two columns.
 const LOOK: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted \
                     AND l.classid::bigint = $1 AND l.objid::bigint = $2 \
                     AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()))";
 
-/// A session. Its connection is driven on the library's own thread, and ends with this value.
+/// A session. The library's own thread drives its connection. The connection ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) link: tokio::sync::Mutex<Option<link::Session>>,
@@ -43,12 +43,12 @@ pub(super) struct Session {
     lock: Statement,
     unlock: Statement,
     prove: Statement,
-    /// The process of the server.
+    /// The server process of the session.
     pub(super) pid: i32,
     timeout: Duration,
-    /// When the last answered statement was sent.
+    /// The time when the last answered statement was sent.
     proof: Mutex<Moment>,
-    /// `None` once the session is over.
+    /// `None` after the session has ended.
     pub(super) grants: Mutex<Option<Grants>>,
     /// Changes with every answer.
     answers: watch::Sender<u64>,
@@ -56,14 +56,14 @@ pub(super) struct Session {
     background: Handle,
 }
 
-/// The clock of all leases in a remote store.
+/// Returns the time of the clock for all leases in a remote store.
 pub(super) fn now() -> Moment {
     Clock::Suspend.now()
 }
 
 impl Session {
-    /// Begins a session that the server ends after a silence of the session timeout, and not before. The dial takes
-    /// at most `limit`.
+    /// Begins a session that the server ends after the session timeout without signs of life, and not before. The dial
+    /// takes at most `limit`.
     pub(super) async fn begin(shared: &Shared, limit: Duration) -> Result<Self, Failure> {
         let timeout = shared.config.session_timeout();
         let background = Handle::current();
@@ -131,7 +131,7 @@ impl Session {
         }
     }
 
-    /// Requests a lock of the server. Runs to its end, even if the caller has given up.
+    /// Requests a lock from the server. Continues to its end, even if the caller has stopped waiting.
     async fn ask(&self, id: i64, sent: Moment) -> Result<bool, Failure> {
         let answer = self.say(&self.lock, Some(id), sent).await;
         if self.with(|grants| grants.answered(id, answer.as_ref().ok().copied()))? {
@@ -175,7 +175,7 @@ impl Session {
         }
     }
 
-    /// Frees a lock at the server. A session in which that fails is given up, because its locks are unknown.
+    /// Frees a lock on the server. If this fails, the session is ended, because its locks are unknown.
     async fn free(&self, id: i64) -> Result<bool, Failure> {
         match self.say(&self.unlock, Some(id), now()).await {
             Ok(freed) => {
@@ -189,7 +189,7 @@ impl Session {
         }
     }
 
-    /// Returns the state of a grant that is not in this session.
+    /// Returns the state of a grant that this session does not have.
     async fn look(&self, id: i64) -> Result<Released, Failure> {
         let (class, object) = halves(id);
         let number = |number: i64| (Box::new(number) as Box<_>, Type::INT8);
@@ -210,7 +210,7 @@ impl Session {
         let row = rows.first().ok_or_else(|| Failure::unexpected("no row"))?;
         let answer = match id {
             Some(_) => row.try_get(0),
-            // Another process of the server holds no lock of this session.
+            // Another server process holds no lock of this session.
             None => row.try_get::<_, i32>(0).map(|pid| pid == self.pid),
         };
         let answer = answer.map_err(|_| Failure::unexpected("another type"))?;
@@ -221,7 +221,7 @@ impl Session {
         Ok(answer)
     }
 
-    /// Returns the connection, for statements that hold no lock.
+    /// Returns the connection, for statements that do not hold locks.
     pub(super) fn connection(&self) -> &Arc<link::Connection> {
         &self.live
     }
@@ -242,7 +242,7 @@ impl Session {
         }
     }
 
-    /// Waits for the answer to some request of this process.
+    /// Waits for the answer to any request of this process.
     async fn answer(&self, answers: &mut watch::Receiver<u64>) -> Result<(), Failure> {
         tokio::select! {
             _ = answers.changed() => Ok(()),
@@ -250,12 +250,12 @@ impl Session {
         }
     }
 
-    /// Returns for how long from `at` the session certainly lives.
+    /// Returns how long after `at` the session certainly exists.
     pub(super) fn certain(&self, at: Moment) -> Duration {
         self.proof.lock().plus(self.timeout).remaining(at)
     }
 
-    /// Returns whether signs of life are missing that should have been answered.
+    /// Returns whether answers to signs of life are overdue.
     pub(super) fn is_silent(&self, at: Moment) -> bool {
         at.since(*self.proof.lock()) > (self.timeout * 3 / PROOFS).min(SILENT)
     }
@@ -268,14 +268,15 @@ impl Session {
         self.grants.lock().as_mut().map(change).ok_or_else(ended)
     }
 
-    /// Completes when the session is over.
+    /// Completes when the session has ended.
     pub(super) async fn ends(&self) {
         // The sender lives as long as `self`.
         let _ = self.over.subscribe().wait_for(|over| *over).await;
     }
 }
 
-/// The failure of a request in a session that is over. The error is ambiguous: the server may end its side later.
+/// Returns the failure of a request in a session that has ended. The error is ambiguous: the server may end its side
+/// later.
 fn ended() -> Failure {
     Failure::new(LockErrorKind::Unavailable, "the session ended while the request was under way").in_doubt()
 }

@@ -1,4 +1,4 @@
-//! The store, the managers that are attached to it, and the calls of the contract.
+//! The store, the managers that are attached to it, and its `Backend` calls.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,8 +28,8 @@ type SessionKeeper = session_keeper::SessionKeeper<Session>;
 
 /// Postgres's advisory locks as a lock store.
 ///
-/// See the [module](super) for what it cannot do. One value is enough for a process. Each manager that uses it has one
-/// session; dropping the value ends the sessions, and with them their locks.
+/// See the [module](super) for its limits. A process needs only one value of this type. Each manager that uses it has
+/// one session. Dropping the value ends the sessions, which releases their locks.
 pub struct PostgresAdvisory {
     shared: Arc<Shared>,
     keepers: Mutex<HashMap<u128, Arc<SessionKeeper>>>,
@@ -42,15 +42,15 @@ impl fmt::Debug for PostgresAdvisory {
 }
 
 impl PostgresAdvisory {
-    /// Connects to the server at `url`, as [`Postgres::connect`](super::super::Postgres::connect) does. It needs no
-    /// tables. The option `mode=advisory` is allowed; `schema`, `migrate` and `listen` have no meaning here and are
-    /// refused; and `session_timeout=10s` (the default) is the time after which the server frees the locks of a silent
-    /// process.
+    /// Connects to the server at `url` like [`Postgres::connect`](super::super::Postgres::connect), but needs no
+    /// tables. The option `mode=advisory` is allowed. The options `schema`, `migrate` and `listen` are refused, because
+    /// they have no meaning here. `session_timeout=10s` (the default) is the time after which the server frees the
+    /// locks of a silent process.
     ///
     /// # Errors
     ///
-    /// As [`Postgres::connect`](super::super::Postgres::connect). [`Unsupported`](LockErrorKind::Unsupported) also for a
-    /// server before 14, and behind a pooler that shares its connections.
+    /// As [`Postgres::connect`](super::super::Postgres::connect). [`Unsupported`](LockErrorKind::Unsupported) also for
+    /// a server before 14, and behind a pooler that shares its connections.
     ///
     /// # Panics
     ///
@@ -76,14 +76,14 @@ impl PostgresAdvisory {
         Self::open(Config::parse(url)?).await
     }
 
-    /// Connects with settings that were checked.
+    /// Connects with settings that were already checked.
     pub(in crate::backend::postgres) async fn open(mut config: Config) -> Result<Self> {
         current_runtime()?;
         config.check_advisory()?;
         config.advisory = true;
         let shared = Arc::new(Shared::new(config, Arc::default())?);
         shared.prove_session_pooling().await.map_err(|failure| failure.to_error(shared.address()))?;
-        // This session is for the probe only: the sessions of the managers belong to other threads.
+        // This session is only for the probe. The sessions of the managers belong to other threads.
         let begin = |left| -> BoxFuture<'_, _> { Box::pin(Session::begin(&shared, left)) };
         let asked = tries::connect(shared.address(), shared.config.connect_timeout, begin).await;
         drop(asked.map_err(|failure| failure.to_error(shared.address()))?);
@@ -106,7 +106,7 @@ impl PostgresAdvisory {
         })
     }
 
-    /// This answers without a request to the server: a grant lives as long as the session.
+    /// Renews without a request to the server: a grant lasts as long as its session.
     fn renew_one(&self, claim: &Claim) -> Renewal {
         let Some(keeper) = self.keeper(claim.owner.process()) else { return Renewal::NotOwned };
         // The end of the session is reported separately.
@@ -125,7 +125,7 @@ impl PostgresAdvisory {
         Renewal::Renewed { sent, lease, waiters: None }
     }
 
-    /// Returns the keeper of some manager.
+    /// Returns the keeper of any manager.
     fn any_keeper(&self) -> Result<Arc<SessionKeeper>> {
         let keeper = self.keepers.lock().values().find(|keeper| keeper.has_manager()).cloned();
         keeper.ok_or_else(|| {
@@ -134,7 +134,7 @@ impl PostgresAdvisory {
         })
     }
 
-    /// Runs a call that needs the session of `keeper`, within the time of a call.
+    /// Runs a call that needs the session of `keeper`, within the time limit of a call.
     async fn within<T>(
         &self,
         keeper: &SessionKeeper,
@@ -153,7 +153,7 @@ impl PostgresAdvisory {
         self.keepers.lock().drain().map(|(_, keeper)| keeper).collect()
     }
 
-    /// Returns the process of the server that has the session of a manager. For tests.
+    /// Returns the server process of a manager's session. For tests.
     #[cfg(feature = "testkit")]
     #[doc(hidden)]
     pub fn session_of(&self, process: u128) -> Option<i32> {
@@ -167,7 +167,7 @@ impl Backend for PostgresAdvisory {
             marks_sent: true,
             waiting: Waiting::Poll,
             lease: LeaseScope::Session,
-            // The server frees a key of a dead process when its session is over, and not before.
+            // The server frees the keys of a dead process when its session ends, and not before.
             min_ttl: self.shared.config.session_timeout(),
             ttl_advice: Some("a lock lasts as long as its session: connect with a shorter `session_timeout`"),
             ..Capability::exclusive("postgres-advisory")
@@ -181,7 +181,7 @@ impl Backend for PostgresAdvisory {
         let deadline = self.shared.config.deadline(claim.ttl);
         let answer = match timeout(deadline, attempt).await {
             Ok(answer) => answer,
-            // A claim that was never sent has nothing in the store.
+            // A claim that was never sent has changed nothing in the store.
             Err(_) if claim.is_sent() => Err(Failure::no_answer(deadline)),
             Err(_) => Err(keeper.failure()),
         };
@@ -198,7 +198,7 @@ impl Backend for PostgresAdvisory {
             loop {
                 let session = keeper.session().await?;
                 let released = session.release(claim.owner, id::number_of(&claim.key)).await;
-                // The next session knows the state of the grant.
+                // The next session can tell the state of the grant.
                 if released.is_ok() || !session.is_over() {
                     return released;
                 }
@@ -253,7 +253,7 @@ impl Backend for PostgresAdvisory {
 
 impl Drop for PostgresAdvisory {
     fn drop(&mut self) {
-        // The keepers are taken out first, so that no listener is called under the lock.
+        // The keepers are removed first, so that no listener is called under the lock.
         self.drain().iter().for_each(|keeper| drop(keeper.close()));
     }
 }

@@ -1,4 +1,4 @@
-//! Acquiring a lock, queueing for it, and the heartbeat of a waiter.
+//! Acquiring a lock, queueing for a lock, and the heartbeat of a waiter.
 
 use super::server::Server;
 use super::unsent::RequestKind;
@@ -11,7 +11,7 @@ impl Server {
     /// Makes one attempt.
     pub(crate) async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt, Failure> {
         if ask.enqueues() || claim.notify_holder {
-            // This comes before the request is sent, because the notification may arrive before the answer.
+            // Subscribed before the request is sent, because the notification may arrive before the answer.
             let heard = self.heard().await;
             if claim.notify_holder && !heard {
                 let text = "no notifications can be listened for, which a lock that lingers needs";

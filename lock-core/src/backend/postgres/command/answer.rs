@@ -33,7 +33,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Reads the columns from one value, an array of texts; see `flat` in shared.sql. A column that is missing is null.
+    /// Reads the columns from one value, an array of texts; see `flat` in shared.sql. A missing column is null.
     pub(super) fn read(rows: &[Row], sent: Moment) -> Result<Self, Failure> {
         let [row] = rows else { return Err(Failure::unexpected("not one row")) };
         let columns: Vec<Option<String>> = row.try_get(0).map_err(|_| Failure::unexpected("another type"))?;
@@ -59,26 +59,27 @@ impl Answer {
         })
     }
 
-    /// Reads a grant of the whole lease.
+    /// Reads a grant of the full lease.
     pub(super) fn granted(&self, claim: &Claim) -> Result<Grant, Failure> {
         let fence = self.fence.map(|_| self.fence_of(claim)).transpose()?;
         let waiters = self.waiting.and_then(|waiting| usize::try_from(waiting).ok());
         Ok(Grant::new(self.sent, claim.ttl).with_fence(fence).with_waiters(waiters))
     }
 
-    /// Reads a fencing token. Marks a claim whose token is ahead of the server's time.
+    /// Reads a fencing token. If the token is ahead of the server's time, marks the claim.
     pub(super) fn fence_of(&self, claim: &Claim) -> Result<FencingToken, Failure> {
         let number = self.fence.and_then(|number| u64::try_from(number).ok());
         let number = number.ok_or_else(|| Failure::unexpected("no fencing token"))?;
         claim.mark_fenced();
-        // A token ahead of the clock comes from a clock that was set back: the process must not count on from it.
+        // If a token is ahead of the clock, the clock was set back. Then the process must not derive further tokens
+        // from it.
         if self.fence > Some(self.now) {
             claim.mark_fence_ahead();
         }
         Ok(FencingToken::new(number))
     }
 
-    /// Reads the holder of the key, and the place in the queue.
+    /// Reads the holder of the key, and the position in the queue.
     pub(super) fn held(self, claim: &Claim) -> Held {
         let key = self.key_of(claim).cloned();
         let count = |number: Option<i32>| number.and_then(|number| usize::try_from(number).ok());
@@ -105,7 +106,7 @@ impl Answer {
         Failure::new(LockErrorKind::InvalidRequest, conflict::in_use("the key", in_force, asked))
     }
 
-    /// As [`conflict`](Self::conflict), for `claim`. Names the key if the claim has several.
+    /// As [`conflict`](Self::conflict), for `claim`. Names the key if the claim has several keys.
     pub(super) fn clash(&self, claim: &Claim) -> Failure {
         let failure = self.conflict(Use::Lock(claim.mode));
         match self.key_of(claim) {
@@ -114,7 +115,7 @@ impl Answer {
         }
     }
 
-    /// Returns the key that the answer is about, if the claim has several.
+    /// Returns the key that the answer describes, if the claim has several keys.
     fn key_of<'a>(&self, claim: &'a Claim) -> Option<&'a Key> {
         let at = usize::try_from(self.number?).ok()?.checked_sub(1)?;
         claim.keys().nth(at).filter(|_| !claim.more.is_empty())
@@ -130,7 +131,7 @@ fn number<N: std::str::FromStr>(text: Option<String>) -> Option<Option<N>> {
     text.map(|text| text.parse().ok()).map_or(Some(None), |number| number.map(Some))
 }
 
-/// Returns an owner record as the tables keep it: without the token in front of it.
+/// Returns the owner record in the form of the tables, without the token before it.
 pub(super) fn record_of(claim: &Claim) -> String {
     claim.record.to_value(&claim.owner.token()).split_off(Owner::TOKEN_LEN + 1)
 }
@@ -140,7 +141,7 @@ pub(super) fn record(text: &str) -> Option<OwnerRecord> {
     OwnerRecord::from_value(&format!("{} {text}", "0".repeat(Owner::TOKEN_LEN)))
 }
 
-/// Returns the mode as the functions write it.
+/// Returns the mode in the notation of the functions.
 pub(super) fn code(mode: Mode) -> Cow<'static, str> {
     match mode {
         Mode::Exclusive => "x".into(),
@@ -149,7 +150,7 @@ pub(super) fn code(mode: Mode) -> Cow<'static, str> {
     }
 }
 
-/// Reads a mode that the functions wrote.
+/// Reads a mode in the notation of the functions.
 pub(super) fn mode_of(code: &str) -> Option<Mode> {
     match code {
         "x" => Some(Mode::Exclusive),

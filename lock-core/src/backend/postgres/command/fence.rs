@@ -1,4 +1,4 @@
-//! Fencing tokens on demand.
+//! Making fencing tokens on request.
 
 use super::parameter::{number, texts};
 use super::release::own_fence;
@@ -9,7 +9,7 @@ use crate::backend::{Claim, FencingToken};
 use crate::error::LossReason;
 
 impl Server {
-    /// Makes the fencing token of a grant, or returns why the grant is not this owner's.
+    /// Makes the fencing token of a grant, or returns the reason why this owner has lost the grant.
     pub(crate) async fn fence(&self, claim: &Claim) -> Result<Result<FencingToken, LossReason>, Failure> {
         let owner = claim.owner.token();
         let of = match claim.handoffs {

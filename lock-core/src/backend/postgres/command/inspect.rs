@@ -15,7 +15,7 @@ use crate::key::Key;
 impl Server {
     /// Lists the locks whose keys begin with `prefix`.
     pub(crate) async fn list(&self, prefix: &str, limit: usize) -> Result<Listed, Failure> {
-        // One row more than requested shows whether there are more.
+        // One row more than requested shows whether there are more locks.
         let most = i32::try_from(limit).unwrap_or(i32::MAX).saturating_add(1);
         Ok(Listed::new(self.locks(prefix, false, most).await?, limit))
     }
@@ -30,7 +30,7 @@ impl Server {
         let parameters = vec![text(prefix), flag(exact), int(limit), most(HOLDERS_TOLD), most(WAITERS_TOLD)];
         let (rows, _) = self.rows(&self.shared().statements.list, parameters).await?;
         let mut locks = Vec::new();
-        // The rows of a key are together, its holders first.
+        // The rows of a key are adjacent, and its holders are first.
         for rows in rows.chunk_by(|one, next| one.get::<_, &str>(0) == next.get::<_, &str>(0)) {
             locks.push(info(rows).map_err(|_| Failure::unexpected("another row"))?);
         }

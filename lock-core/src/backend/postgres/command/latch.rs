@@ -15,7 +15,7 @@ impl Server {
             LatchStep::Set { count, owner, .. } => ("set", owner.token().as_str().to_owned(), *count),
             LatchStep::CountDown { owner, .. } => ("count", owner.token().as_str().to_owned(), 0),
             LatchStep::Wait { process, .. } => {
-                // This comes before the step, so that a notification right after it is not missed.
+                // Starts listening before the step, so that no notification after the step is missed.
                 if let Some(listening) = &self.listening {
                     listening.heard().await;
                 }

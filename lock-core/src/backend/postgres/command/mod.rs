@@ -4,16 +4,17 @@
 //! | --- | --- |
 //! | `server` | [`Server`]: the connections, and the deadlines of calls |
 //! | `acquire` | acquiring, queueing, and the heartbeat of a waiter |
-//! | `together` | sends the requests for one key in one call |
-//! | `unsent`, `unsent_place` | the requests for one key until that call, and the place of one among them |
+//! | `together` | sends requests for the same key in one call |
+//! | `unsent`, `unsent_place` | the requests that wait for that call, and the place of one request |
 //! | `stuck` | limits the calls for a key whose row another session keeps locked |
 //! | `renew`, `release`, `fence`, `latch`, `inspect` | the other calls |
-//! | `parameter`, `answer` | what goes to the server, and what comes back |
+//! | `parameter`, `answer` | the parameters of the requests, and the answers of the server |
 //!
-//! **The life of a waiter.** Its first request may take an entry in the queue (`together` here; `attempt.sql`, which
-//! tries `short.sql` and then `acquire.sql`). It then sleeps until the server notifies it (`link/listen.rs`), or until
-//! its next heartbeat, after a third of its entry's life. The release of the holder grants the key to the first waiter
-//! for the life of an entry (`serve` in `shared.sql`), and notifies it. Its first renewal asks for the whole ttl.
+//! **The life of a waiter.** Its first request may add an entry to the queue (`together` here; `attempt.sql`, which
+//! tries `short.sql` and then `acquire.sql`). The waiter then sleeps until the server notifies it (`link/listen.rs`),
+//! or until its next heartbeat. A heartbeat is due after a third of the entry's life. The release of the holder grants
+//! the key to the first waiter for the life of an entry (`serve` in `shared.sql`), and notifies the waiter. The
+//! waiter's first renewal requests the whole ttl.
 
 mod acquire;
 mod answer;

@@ -7,7 +7,7 @@ use tokio_postgres::types::Type;
 use crate::backend::postgres::link::Parameter;
 use crate::key::Key;
 
-/// Returns a duration as a parameter, in us, rounded up: the store must never forget a lock before its holder does.
+/// Returns a duration as a parameter, in us, rounded up: the lease in the store must not end before the holder's lease.
 pub(super) fn micros(duration: Duration) -> Parameter {
     number(micros_of(duration))
 }

@@ -1,4 +1,4 @@
-//! Releasing a lock, downgrading it, and taking it away.
+//! Releasing a lock, downgrading a lock, and force-releasing a lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl Server {
         };
         let (listeners, process) = (Arc::clone(self.shared().listeners()), claim.owner.process());
         let (connection, statement) = (Arc::clone(&live), live.statement(statement));
-        // All claims of a runtime share the connection, and the server runs their statements one after another.
+        // All claims of a runtime share the connection, and the server executes their statements one after another.
         let call = async move {
             let rows = connection.send(&statement, parameters).await?;
             delivered(&rows, &listeners, process)
@@ -63,7 +63,7 @@ impl Server {
     }
 }
 
-/// Reads the answer to a release. Notifies the next holder, if it is of the same process: nothing else does.
+/// Reads the answer to a release. If the next holder is in the same process, notifies it, because the server does not.
 fn delivered(rows: &[Row], listeners: &Listeners, process: u128) -> Result<Released, Failure> {
     let text = rows.first().and_then(|row| row.try_get(0).ok());
     let (released, message) =
@@ -74,12 +74,13 @@ fn delivered(rows: &[Row], listeners: &Listeners, process: u128) -> Result<Relea
     Ok(released)
 }
 
-/// Reads the answer to a release, with the grant of the next holder if it is of the same process; see short.sql.
+/// Reads the answer to a release. If the next holder is in the same process, the answer contains its grant; see
+/// short.sql.
 fn verdict(process: u128, text: &str) -> Option<(Released, Option<Message<'_>>)> {
     match text {
         "1" => Some((Released::Released, None)),
-        // This is also the answer to a repeated release whose first answer was lost. The caller cannot distinguish the
-        // two.
+        // A repeated release also gets this answer if the first answer was lost. The caller cannot distinguish the two
+        // cases.
         "0" => Some((Released::Expired, None)),
         "-1" => Some((Released::Taken, None)),
         _ => match Message::parse(process, text) {
@@ -89,7 +90,7 @@ fn verdict(process: u128, text: &str) -> Option<(Released, Option<Message<'_>>)>
     }
 }
 
-/// Returns the last fencing token that the process itself assigned for a grant; 0 for none.
+/// Returns the last fencing token that the process itself assigned for a grant; 0 if there is none.
 pub(super) fn own_fence(claim: &Claim) -> i64 {
     claim.own_fence().map_or(0, FencingToken::get_i64)
 }

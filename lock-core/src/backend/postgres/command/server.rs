@@ -16,17 +16,17 @@ use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result as LockResult};
 use crate::key::Key;
 
-/// A Postgres server, with one connection for each runtime that uses it, and one that listens.
+/// A Postgres server, with one connection for each runtime that uses it, and one connection that listens.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) connections: PerRuntime<Shared>,
     pub(super) stuck: Arc<StuckKeys>,
-    /// `None` if the store listens for no notifications.
+    /// `None` if the store does not listen for notifications.
     pub(crate) listening: Option<Listening>,
 }
 
 impl Server {
-    /// Creates the server with its first connection, over which the server proved fit.
+    /// Creates the server with its first connection, over which the server was checked.
     pub(crate) fn new(shared: Arc<Shared>, first: Session, listening: Option<Listening>) -> Self {
         Self { connections: PerRuntime::new(shared, Some(first)), stuck: Arc::default(), listening }
     }
@@ -35,7 +35,7 @@ impl Server {
         self.connections.connector()
     }
 
-    /// Closes all connections for good.
+    /// Closes all connections permanently.
     pub(crate) fn close(&self) {
         self.connections.close();
         self.listening.iter().for_each(Listening::close);
@@ -68,36 +68,37 @@ impl Server {
         self.within(deadline, call).await.map_err(|error| error.with_key(key))
     }
 
-    /// Returns the failure of a call that was not answered by its deadline. The server may have executed it.
+    /// Returns the failure of a call that received no answer before its deadline. The server may have executed the
+    /// call.
     pub(crate) fn elapsed(&self, deadline: Duration) -> Failure {
         match self.connections.failure() {
-            // The connection may have been lost, and a new dial may have failed, since the request was sent. The reason
-            // helps the reader; the outcome is still unknown.
+            // Since the request was sent, the connection may have been lost, and a new dial may have failed. The reason
+            // of that failure helps the reader. The outcome is still unknown.
             Some(last) => last.in_doubt(),
             None => Failure::no_answer(deadline),
         }
     }
 
-    /// Returns the failure of a call that had not been sent when its deadline passed.
+    /// Returns the failure of a call that was not sent before its deadline.
     pub(crate) fn not_sent(&self, deadline: Duration) -> Failure {
         let dialling =
             || Failure::new(LockErrorKind::Unavailable, format!("nothing could be sent within {deadline:?}"));
         self.connections.failure().unwrap_or_else(dialling).before_any_request()
     }
 
-    /// Runs a statement and returns its rows, with the moment before it was sent.
+    /// Runs a statement. Returns its rows, and the moment before it was sent.
     pub(crate) async fn rows(
         &self,
         statement: &str,
         parameters: Vec<Parameter>,
     ) -> Result<(Vec<Row>, Moment), Failure> {
         let live = self.connections.get().await?;
-        // This is read before the request is sent, because a lease counts from it.
+        // Read before the request is sent, because a lease counts from here.
         let sent = Clock::Suspend.now();
         Ok((live.query(statement, parameters).await?, sent))
     }
 
-    /// Runs a statement that answers with one row of the type `answer`.
+    /// Runs a statement whose answer is one row of the type `answer`.
     pub(super) async fn answer(
         &self,
         statement: &str,

@@ -1,10 +1,10 @@
-//! Keys whose row another session keeps locked.
+//! Keys whose row is locked by another session.
 //!
-//! A call for such a key waits on the server for half a second, and all later calls of its runtime wait too, because
-//! they share the connection. So few calls for one key are under way at once, and after one of them has timed out, the
-//! others fail here for a while. One call at a time finds out whether the row is free again.
+//! A call for such a key waits on the server for half a second. All later calls of its runtime also wait, because they
+//! share the connection. So only a few calls for one key run at the same time. After one of them has timed out, further
+//! calls fail here for a while without being sent. One call at a time then checks whether the row is free again.
 //!
-//! This does not limit a crowd: the waiting requests for a key are sent together, in one call; see
+//! This does not limit a large number of waiters: the waiting requests for a key are sent together, in one call; see
 //! [`together`](super::together).
 
 use std::collections::HashMap;
@@ -19,17 +19,19 @@ use crate::backend::postgres::error::{Failure, Reaction};
 use crate::clock::{Clock, Moment};
 use crate::sync::Mutex;
 
-/// How many calls for one key may be under way over one connection. Together they wait a second.
+/// The maximum number of calls for one key that run at the same time over one connection. Together they wait for a
+/// second.
 const AT_ONCE: usize = 2;
-/// How long calls for a key fail here after the first one that timed out, and twice as long after each further one. The
-/// row may be free again soon, and a waiter keeps its place only if its next heartbeat is in time.
+/// How long calls for a key fail here after the first time-out. The time doubles with each further time-out. The first
+/// pause is short, because the row may be free again soon, and a waiter keeps its place only if its next heartbeat is
+/// in time.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// The longest time for which they fail. Then a fifth of the connection's time goes to such waits.
+/// The longest time for which such calls fail. The waits then use a fifth of the connection's time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// How many keys are remembered before unused ones are removed.
+/// The number of remembered keys at which unused keys are removed.
 const REMEMBERED: usize = 64;
 
-/// The keys with calls under way, and those whose row is locked.
+/// The keys with calls in progress, and the keys whose row is locked.
 #[derive(Debug, Default)]
 pub(super) struct StuckKeys {
     keys: Mutex<HashMap<Name, Calls>>,
@@ -50,11 +52,11 @@ pub(super) struct Calls {
 /// The state of the row of a key.
 #[derive(Debug, Default)]
 struct Row {
-    /// When a call for it last timed out.
+    /// The time when a call for the row last timed out.
     locked_at: Option<Moment>,
-    /// How long calls then fail here.
+    /// How long calls fail here after that time.
     pause: Duration,
-    /// Whether a call is finding out if the row is free.
+    /// Whether a call is checking if the row is free.
     asked: bool,
 }
 
@@ -72,7 +74,7 @@ impl Row {
     }
 
     fn answered(&mut self, locked: bool, now: Moment) {
-        // Two calls that were under way at the same time count as one.
+        // If two calls that ran at the same time both time out, this counts as one time-out.
         let pause = if self.asked { (self.pause * 2).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
         *self = match locked {
             true => Self { locked_at: Some(now), pause, asked: false },
@@ -81,7 +83,7 @@ impl Row {
     }
 }
 
-/// The entry of a key, for as long as a caller needs it.
+/// The entry of a key. The entry exists as long as a caller needs it.
 #[derive(Debug)]
 pub(super) struct Entry {
     of: Arc<StuckKeys>,
@@ -89,12 +91,12 @@ pub(super) struct Entry {
     turns: Option<Arc<Semaphore>>,
 }
 
-/// A call that may be sent. It counts until it is answered.
+/// A call that may be sent. The call counts as in progress until it is answered.
 #[derive(Debug)]
 pub(super) struct Turn {
     entry: Entry,
     permit: Option<OwnedSemaphorePermit>,
-    /// Whether this call finds out whether the row is free.
+    /// Whether this call checks if the row is free.
     finds_out: bool,
 }
 
@@ -115,14 +117,14 @@ impl StuckKeys {
 }
 
 impl Entry {
-    /// Waits until a call may be sent, or fails because the row is locked.
+    /// Waits until a call may be sent. Fails if the row is locked.
     pub(super) async fn turn(&self) -> Result<Turn, Failure> {
         let permit = match &self.turns {
             Some(turns) => Arc::clone(turns).acquire_owned().await.ok(),
             None => None,
         };
         let entry = Self { of: Arc::clone(&self.of), name: self.name.clone(), turns: self.turns.clone() };
-        // This is checked after the wait: meanwhile another call may have found the row locked.
+        // Checked after the wait: meanwhile another call may have found the row locked.
         let mut turn = Turn { entry, permit, finds_out: false };
         let (admitted, finds_out) = turn.entry.with(|calls| {
             let admitted = calls.row.admits(Clock::Suspend.now());
@@ -132,7 +134,8 @@ impl Entry {
         if admitted { Ok(turn) } else { Err(Failure::locked()) }
     }
 
-    /// Runs `change` under the lock of all keys. It must not call or drop values of the application, such as a waker.
+    /// Runs `change` under the lock of all keys. `change` must not call or drop values of the application, such as a
+    /// waker.
     pub(super) fn with<T: Default>(&self, change: impl FnOnce(&mut Calls) -> T) -> T {
         self.of.keys.lock().get_mut(&self.name).map(change).unwrap_or_default()
     }
@@ -156,12 +159,13 @@ impl Drop for Entry {
 }
 
 impl Turn {
-    /// Returns whether this call finds out whether the row is free again.
+    /// Returns whether this call checks if the row is free again.
     pub(super) fn finds_out(&self) -> bool {
         self.finds_out
     }
 
-    /// Notes the answer. Any failure but that of a locked row, such as a lost connection, counts as a free row.
+    /// Records the answer. If the call failed for another reason than a locked row, such as a lost connection, the row
+    /// counts as free.
     pub(super) fn settle(self, failure: Option<&Failure>) {
         let locked = failure.is_some_and(|failure| failure.reaction == Reaction::Locked);
         self.entry.with(|calls| calls.row.answered(locked, Clock::Suspend.now()));
@@ -170,7 +174,7 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        // This is dropped before the entry, which checks whether it is still used.
+        // Dropped before the entry, because the entry checks whether it is still used.
         self.permit = None;
         if self.finds_out {
             self.entry.with(|calls| calls.row.asked = false);

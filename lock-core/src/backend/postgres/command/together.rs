@@ -1,7 +1,7 @@
-//! Sends the requests for one key together.
+//! Sending requests for one key together.
 //!
-//! Few calls for a key are under way at once (see [`stuck`](super::stuck)), and each carries all requests that were
-//! made meanwhile. So a crowd of waiters keeps its places with few calls, however long a round trip is.
+//! Only a few calls for a key run at the same time (see [`stuck`](super::stuck)). Each call contains all requests that
+//! were made meanwhile. So many waiters keep their places with few calls, however long a round trip is.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl Server {
             let (turn, live) = match next {
                 Ok(next) => next,
                 Err(failure) if place.withdraw() => return Err(failure),
-                // Another caller has sent it meanwhile.
+                // Another caller has sent the request meanwhile.
                 Err(_) => return heard(answer.await),
             };
             // There is no await from here until the driver has the requests.
@@ -58,17 +58,17 @@ impl Server {
     /// Waits until a call may be sent over the connection of this runtime.
     async fn next_call(&self, entry: &Entry) -> Result<(Turn, Arc<Connection>), Failure> {
         let turn = entry.turn().await?;
-        // A caller that waits for a connection here has sent nothing.
+        // A caller that waits for a connection here has not sent anything.
         Ok((turn, self.connections.get().await?))
     }
 
-    /// Sends requests for the keys of a claim, and delivers the answers to their callers. Once polled, this continues after
-    /// its drop.
+    /// Sends requests for the keys of a claim, and delivers the answers to their callers. After the first poll, this
+    /// continues even if it is dropped.
     async fn send(&self, live: &Arc<Connection>, claim: &Claim, batch: Vec<QueuedRequest>, turn: Turn) {
         let statements = &self.shared().statements;
         let kind = batch.first().map_or(RequestKind::Attempt, |one| one.kind);
         let (statement, parameters) = match (kind, batch.as_slice()) {
-            // Most keys have no crowd. A session without the settings needs the function that sets them.
+            // Most keys have a single request. A session without the settings needs the function that sets them.
             (RequestKind::Attempt, [one]) if live.is_own() => {
                 (&statements.attempt, parameters_of_one(claim, &one.asked))
             }
@@ -76,7 +76,7 @@ impl Server {
             (RequestKind::AttemptAll, _) => (&statements.acquire_alls, parameters_of(kind, claim, &batch)),
             (RequestKind::Heartbeat, _) => (&statements.heartbeats, parameters_of(kind, claim, &batch)),
         };
-        // This is read before the requests are sent, because a lease counts from it.
+        // Read before the requests are sent, because a lease counts from here.
         let sent = Clock::Suspend.now();
         let connection = Arc::clone(live);
         let answered = move |answer: Result<&[Row], &Failure>| {
@@ -85,12 +85,13 @@ impl Server {
                 connection.note_commit();
             }
         };
-        // Every caller has its outcome already.
+        // Every caller has already received its outcome.
         let _ = live.query_with(statement, parameters, answered).await;
     }
 }
 
-/// Sends each caller its answer. Returns whether one of them is a grant, which the server answers once it is on disk.
+/// Sends each caller its answer. Returns whether one of them is a grant. The server sends a grant after the commit is
+/// on disk.
 fn tell(batch: Vec<QueuedRequest>, answer: Result<&[Row], &Failure>, sent: Moment) -> bool {
     let mut granted = false;
     let rows = match answer {
@@ -106,7 +107,7 @@ fn tell(batch: Vec<QueuedRequest>, answer: Result<&[Row], &Failure>, sent: Momen
             Err(failure) => Err(failure.clone()),
         };
         granted |= answer.as_ref().is_ok_and(|answer| answer.verdict == 1);
-        // This wakes the caller's task, and the waker may be one of the application.
+        // Sending wakes the caller's task, and the waker may belong to the application.
         let _ = survives(|| one.told.send(answer).is_ok());
     }
     granted

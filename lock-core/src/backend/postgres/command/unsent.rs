@@ -1,4 +1,4 @@
-//! The requests for one key that wait until a call for it may be sent.
+//! The requests for one key that wait until a call may be sent.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -11,7 +11,8 @@ use crate::backend::postgres::error::Failure;
 use crate::backend::{Ask, Claim, Queue};
 use crate::key::Key;
 
-/// How many requests one call has: so few that it occupies neither the row of the key nor the connection for long.
+/// The maximum number of requests in one call. The number is small, so that the call does not occupy the row of the key
+/// and the connection for long.
 pub(super) const PER_CALL: usize = 100;
 
 /// The kind of a request.
@@ -19,9 +20,9 @@ pub(super) const PER_CALL: usize = 100;
 pub(super) enum RequestKind {
     /// An attempt at one key.
     Attempt,
-    /// An attempt at several keys. All of them are in the name of its entry.
+    /// An attempt at several keys. The name of its entry contains all keys.
     AttemptAll,
-    /// A heartbeat of a claim that is queued.
+    /// A heartbeat of a queued claim.
     Heartbeat,
 }
 
@@ -66,8 +67,8 @@ impl UnsentRequests {
         self.last
     }
 
-    /// Takes the first request and the others of its kind, or only the request with the number `alone`, which finds out
-    /// whether the row is free.
+    /// Removes and returns the first request and the other requests of its kind. If `alone` is given, returns only the
+    /// request with that number, which checks whether the row is free.
     pub(super) fn take(&mut self, alone: Option<u64>) -> Vec<QueuedRequest> {
         if let Some(number) = alone {
             return self.withdraw(number).into_iter().collect();
@@ -81,15 +82,15 @@ impl UnsentRequests {
         taken
     }
 
-    /// Takes the request with this number out.
+    /// Removes and returns the request with this number.
     pub(super) fn withdraw(&mut self, number: u64) -> Option<QueuedRequest> {
         let at = self.waiting.iter().position(|one| one.number == number)?;
         self.waiting.remove(at)
     }
 }
 
-/// Returns the name of the entry of a claim. A claim of several keys has a separate entry: it is unknown which of them
-/// is stuck.
+/// Returns the name of the entry of a claim. A claim of several keys has a separate entry, because it is unknown which
+/// of its keys is stuck.
 pub(super) fn name_of(claim: &Claim) -> String {
     match claim.more.is_empty() {
         true => claim.key.as_str().to_owned(),

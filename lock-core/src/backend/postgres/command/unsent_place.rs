@@ -1,4 +1,4 @@
-//! The place of a request among those that were not sent yet.
+//! The place of a request among the requests that were not sent yet.
 
 use tokio::sync::oneshot;
 
@@ -8,7 +8,7 @@ use super::unsent::{Asked, RequestKind};
 use crate::backend::Claim;
 use crate::backend::postgres::error::Failure;
 
-/// The place of a request among those of its key, until the request is sent.
+/// The place of a request among the requests for its key, until the request is sent.
 pub(super) struct UnsentPlace<'a> {
     pub(super) entry: Entry,
     pub(super) number: u64,
@@ -28,7 +28,7 @@ impl<'a> UnsentPlace<'a> {
         Self { entry, number, claim, withdrawn: false }
     }
 
-    /// Takes the request out. Returns `false` if it was sent.
+    /// Withdraws the request. Returns `false` if the request was already sent.
     pub(super) fn withdraw(&mut self) -> bool {
         let found = self.entry.with(|calls| calls.unsent.withdraw(self.number));
         self.withdrawn |= found.is_some();
@@ -38,7 +38,7 @@ impl<'a> UnsentPlace<'a> {
 
 impl Drop for UnsentPlace<'_> {
     fn drop(&mut self) {
-        // A request that was sent may take effect, so a dropped claim must be released.
+        // If the request was sent, it may take effect, so a dropped claim must be released.
         if !self.withdraw() {
             self.claim.mark_sent();
         }

@@ -1,4 +1,4 @@
-//! The address of a server, or of several of which one is the primary.
+//! The address of one server, or of several servers with one primary.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,8 +17,8 @@ pub(crate) enum Host {
     },
 }
 
-/// The hosts of the servers. The primary is the one that accepts writes. Empty if the application opens the connections
-/// and has named no host.
+/// The hosts of the servers. The primary is the host that accepts writes. The list is empty if the application opens
+/// the connections and has named no host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address(pub(crate) Vec<Host>);
 

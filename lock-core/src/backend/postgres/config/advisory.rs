@@ -6,9 +6,9 @@ use super::settings::SCHEMA;
 use super::{Config, Listen};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// The default session timeout, as that of the ZooKeeper store.
+/// The default session timeout, the same as in the ZooKeeper store.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
-/// The bounds of the session timeout. A shorter one would end sessions at a pause of the machine.
+/// The limits of the session timeout. With a shorter timeout, a pause of the machine would end sessions.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60 * 60);
 
@@ -22,7 +22,7 @@ impl Config {
         self.session_timeout = Some(timeout);
     }
 
-    /// Refuses options without a meaning for advisory locks.
+    /// Refuses options that have no meaning for advisory locks.
     pub(crate) fn check_advisory(&self) -> Result<()> {
         let timeout = self.session_timeout();
         if !(SHORTEST..=LONGEST).contains(&timeout) {
@@ -41,7 +41,7 @@ impl Config {
         )))
     }
 
-    /// Refuses options without a meaning for leases in tables.
+    /// Refuses options that have no meaning for leases in tables.
     pub(crate) fn check_leases(&self) -> Result<()> {
         match () {
             () if self.advisory => Err(invalid(

@@ -1,4 +1,4 @@
-//! The settings of the driver, for an application that has those and no URL.
+//! The settings of the driver, for an application that has no URL.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::backend::remote::TlsFiles;
 use crate::error::{LockError, LockErrorKind, Result};
 
 impl Config {
-    /// Takes the settings of the driver. With an `opener` the application opens the connections, and is responsible for
-    /// the address and TLS.
+    /// Copies the settings of the driver. With an `opener`, the application opens the connections and is responsible
+    /// for the address and for TLS.
     pub(crate) fn from_driver(driver: tokio_postgres::Config, opener: Option<Opener>) -> Result<Self> {
         let mut config = Self::new(address_of(&driver)?, None, None);
         if opener.is_none() {
@@ -31,7 +31,7 @@ impl Config {
             }
         }
         config.application_name = driver.get_application_name().unwrap_or(APPLICATION_NAME).to_owned();
-        // Zero means no limit for the driver. A dial of this store always has a limit.
+        // For the driver, zero means no limit. A dial of this store always has a limit.
         let limit = driver.get_connect_timeout().copied().filter(|limit| *limit > Duration::ZERO);
         limit.into_iter().for_each(|limit| config.set_connect_timeout(limit));
         config.driver = driver;
@@ -40,7 +40,7 @@ impl Config {
     }
 }
 
-/// Returns the hosts that the driver would try, in their order.
+/// Returns the hosts that the driver would try, in the same order.
 fn address_of(driver: &tokio_postgres::Config) -> Result<Address> {
     let (hosts, ports) = (driver.get_hosts(), driver.get_ports());
     if ports.len() > 1 && ports.len() != hosts.len() {
@@ -112,7 +112,7 @@ mod tests {
         }
         let tls = taken("host=h user=u sslmode=require");
         assert_eq!(tls.is_ok_and(|config| config.tls.is_some()), cfg!(feature = "tls"));
-        // An application that opens the connections needs no host, and has its own TLS.
+        // An application that opens the connections needs no host, and uses its own TLS.
         let opener = opener(|_| async { Err("nothing".into()) });
         let config =
             Config::from_driver("sslmode=require".parse().expect("settings"), Some(opener)).expect("taken");

@@ -1,10 +1,10 @@
-//! Options that other clients and services write into a URL, and that mean nothing for a lock.
+//! Options that other clients and services add to a URL, and that have no meaning for a lock.
 
 use super::form::FORM;
 use crate::error::Result;
 
-/// Options that are ignored, whatever their value: how another client pools and prepares, settings that the store makes
-/// in its own way, and options of Postgres for other uses.
+/// Options that are ignored, whatever their value is. The options are about pooling and preparing in other clients,
+/// settings that the store chooses itself, or other uses of Postgres.
 const IGNORED: &[&str] = &[
     "client_encoding",
     "connection_limit",
@@ -26,13 +26,13 @@ const IGNORED: &[&str] = &[
     "tcp_user_timeout",
 ];
 
-/// Ignores an option that means nothing for a lock. Returns whether the option is known as such.
+/// Ignores an option that has no meaning for a lock. Returns whether the option is in the list.
 pub(super) fn ignores(name: &str, value: &str) -> Result<bool> {
     let ignored = match (name, value) {
-        // The certificate of the server is verified with its name, which proves as much.
+        // The certificate of the server is verified together with its name, which is an equivalent proof.
         ("channel_binding", "disable" | "prefer" | "require") => true,
         ("gssencmode", "disable" | "prefer") => true,
-        // The primary is used in any case.
+        // The store always uses the primary.
         ("target_session_attrs", "any" | "read-write" | "primary" | "prefer-standby") => true,
         ("target_session_attrs", _) => {
             return Err(FORM.invalid(

@@ -1,4 +1,4 @@
-//! The form of a Postgres URL, for its errors.
+//! The accepted form of a Postgres URL, for error messages.
 
 use crate::backend::remote::UrlForm;
 

@@ -1,4 +1,4 @@
-//! The hosts of the servers in a URL: before its `/`, and in its options `host` and `port`.
+//! The hosts of the servers in a URL: in the part before its `/`, and in its options `host` and `port`.
 
 use std::path::PathBuf;
 
@@ -8,22 +8,22 @@ use crate::error::Result;
 
 pub(super) const DEFAULT_PORT: u16 = 5432;
 
-/// A host or the directory of a socket, and the port after it.
+/// A host or the directory of a socket, with the port.
 type Named = (Option<String>, Option<u16>);
 
-/// The hosts and ports of a URL, before the options are applied.
+/// The hosts and ports of a URL, without its options.
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
     authority: Vec<Named>,
-    /// The value of the option `host`, which replaces the hosts of the authority.
+    /// The value of the option `host`. The value replaces the hosts before the `/`.
     host: Option<String>,
-    /// The value of the option `port`, which replaces the ports.
+    /// The value of the option `port`. The value replaces the ports before the `/`.
     port: Option<String>,
 }
 
 impl Hosts {
-    /// Reads `host[:port],..`. A host may be the directory of a socket, percent-encoded, and may be missing if the
-    /// option `host` names it.
+    /// Reads `host[:port],..`. A host may be the percent-encoded directory of a socket. The host may be missing if the
+    /// option `host` contains it.
     pub(super) fn read(hosts: &str) -> Result<Self> {
         let authority = match hosts {
             "" => Vec::new(),
@@ -69,7 +69,7 @@ impl Hosts {
     }
 }
 
-/// Reads `host[:port],..` from an option; each entry needs a host.
+/// Reads `host[:port],..` from an option. Each entry must have a host.
 pub(super) fn address(hosts: &str) -> Result<Address> {
     Hosts::read(hosts)?.address()
 }
@@ -84,7 +84,7 @@ fn host_at(host: String, port: u16) -> Host {
 
 fn named(text: &str) -> Result<Named> {
     match text.strip_prefix(':') {
-        // `:5433` with the host in an option. More than one `:` is an IPv6 address without brackets.
+        // `:5433`, with the host in an option. More than one `:` means an IPv6 address without brackets.
         Some(port) if !port.contains(':') => Ok((None, Some(number(port)?))),
         _ => {
             let (host, port) = FORM.host_and_port(text, 0)?;

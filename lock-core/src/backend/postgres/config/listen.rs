@@ -1,10 +1,10 @@
-//! The server for notifications.
+//! The server that sends the notifications.
 
 use super::settings::{Config, Listen};
 
 impl Config {
-    /// Returns the settings of the listening connection. Returns `None` if there is none: `pooled` says whether a
-    /// pooler that shares its connections answers at the address of the URL.
+    /// Returns the settings of the listening connection, or `None` if there is no such connection. `pooled` means that
+    /// a pooler that shares its connections answers at the address of the URL.
     pub(crate) fn listening(&self, pooled: bool) -> Option<Self> {
         match &self.listen {
             Listen::Off => None,
@@ -17,7 +17,7 @@ impl Config {
         }
     }
 
-    /// Returns whether notifications are expected at the address of the URL.
+    /// Returns whether notifications should arrive from the address of the URL.
     pub(crate) fn is_expected_to_listen(&self) -> bool {
         matches!(self.listen, Listen::Here)
     }

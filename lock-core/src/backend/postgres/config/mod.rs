@@ -1,4 +1,4 @@
-//! The settings of a store: from a URL, parsed once, or from settings of the driver.
+//! The settings of a store, from a URL or from settings of the driver.
 
 mod address;
 mod advisory;

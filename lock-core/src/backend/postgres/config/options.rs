@@ -9,7 +9,7 @@ use super::{Config, Listen};
 use crate::backend::remote::TlsFiles;
 use crate::error::Result;
 
-/// The longest name that Postgres keeps whole.
+/// The longest name that Postgres does not truncate.
 const LONGEST_NAME: usize = 63;
 
 impl Config {
@@ -47,7 +47,7 @@ impl Config {
             "user" => self.user = Some(FORM.decode(value)?),
             "password" => self.password = Some(FORM.decode(value)?),
             "dbname" => self.database = Some(FORM.decode(value)?),
-            // These options come before the store's settings. If both set the same option, the store's value counts.
+            // These options precede the store's settings. If both set the same option, the store's value counts.
             "options" => drop(self.driver.options(FORM.decode(value)?)),
             "sslmode" => {
                 self.tls = (value != "disable").then(TlsFiles::default);
@@ -59,7 +59,7 @@ impl Config {
                     ));
                 }
             }
-            // libpq's word for the certificate store of the system.
+            // In libpq, this word means the certificate store of the system.
             "sslrootcert" if value == "system" && self.tls.is_some() => {}
             "ca" | "sslrootcert" => self.tls_file("ca", value)?,
             "cert" | "sslcert" => self.tls_file("cert", value)?,
@@ -81,10 +81,10 @@ impl Config {
     }
 }
 
-/// The modes of libpq. Whenever TLS is used here, the server's certificate and name are verified.
+/// The modes of libpq. If TLS is used, this store always verifies the server's certificate and name.
 const MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 
-/// Reads the limit: a duration, or seconds as in libpq. 0 stands for the default.
+/// Reads the limit: a duration, or seconds as in libpq. 0 means the default.
 fn connect_timeout(value: &str) -> Result<Option<Duration>> {
     match value.parse::<u64>() {
         Ok(seconds) => Ok(Some(Duration::from_secs(seconds)).filter(|limit| !limit.is_zero())),
@@ -111,7 +111,8 @@ fn listen(value: &str) -> Result<Listen> {
     Ok(Listen::At(hosts::address(&value)?))
 }
 
-/// Returns whether a text is the name of a schema for the tables. It may be a word of SQL: the statements quote it.
+/// Returns whether a text can be the name of the schema. The name may be a reserved word of SQL, because the statements
+/// quote it.
 pub(crate) fn is_schema(text: &str) -> bool {
     let mut bytes = text.bytes();
     let starts = bytes.next().is_some_and(|byte| byte.is_ascii_lowercase() || byte == b'_');

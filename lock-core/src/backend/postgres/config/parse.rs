@@ -6,7 +6,7 @@ use super::{Address, Config};
 use crate::error::{LockError, LockErrorKind, Result};
 
 impl Config {
-    /// Parses a URL. The errors never repeat it, because a URL holds a password.
+    /// Parses a URL. Errors never repeat the URL, because it may contain a password.
     pub(crate) fn parse(url: &str) -> Result<Self> {
         let Some(("postgres" | "postgresql", rest)) = url.split_once("://") else {
             return Err(FORM.invalid("this scheme is not one of the Postgres backend"));
@@ -18,7 +18,7 @@ impl Config {
         let (mut config, mut named_hosts) =
             (Self::new(Address(Vec::new()), user, password), Hosts::read(hosts)?);
         config.database = Some(FORM.decode(database)?).filter(|name| !name.is_empty());
-        // `sslmode` is set first, wherever it stands in the URL: the files of TLS need it.
+        // `sslmode` is set first, whatever its position in the URL is, because the TLS files need it.
         let (mode, others): (Vec<_>, Vec<_>) = options.into_iter().partition(|(name, _)| *name == "sslmode");
         for (name, value) in mode.into_iter().chain(others) {
             match name {
@@ -39,7 +39,7 @@ impl Config {
     }
 }
 
-/// Splits `user[:password]@hosts`. A user without a password is common: the server may trust it, or know its
+/// Splits `user[:password]@hosts`. A user without a password is common: the server may trust the user, or use a
 /// certificate.
 fn login(authority: &str) -> Result<(Option<String>, Option<String>, &str)> {
     match authority.rsplit_once('@') {

@@ -8,38 +8,39 @@ use crate::backend::postgres::opener::Opener;
 use crate::backend::remote::tries::CONNECT_TIMEOUT;
 use crate::backend::remote::{TlsFiles, deadline, socket};
 
-/// Where notifications are listened for.
+/// Where the store listens for notifications.
 #[derive(Clone, Debug)]
 pub(crate) enum Listen {
-    /// The address of the URL, unless a pooler that shares its connections answers there.
+    /// At the address of the URL, if no pooler that shares its connections answers there.
     Here,
-    /// Another address, past the pooler.
+    /// At another address, which bypasses the pooler.
     At(Address),
-    /// A server with its own settings.
+    /// At a server with its own settings.
     With(Box<Config>),
-    /// No notifications: waiters rely on their heartbeats.
+    /// Nowhere: waiters rely on their heartbeats.
     Off,
 }
 
 /// The default time limit of a dial after a connection was lost.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
-/// The default time limit of a call. A healthy server answers within a few milliseconds, most of which it waits for its
-/// disk; a checkpoint can occupy the disk for longer.
+/// The default time limit of a call. A healthy server answers within a few milliseconds, mostly waiting for its disk. A
+/// checkpoint may occupy the disk for longer.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(1);
-/// The default schema, which is also the name in the migration.
+/// The default schema. The migration uses the same name.
 pub(crate) const SCHEMA: &str = "lock_core";
 
-/// The name in `pg_stat_activity`, unless the application has its own.
+/// The name in `pg_stat_activity` if the application has none.
 pub(super) const APPLICATION_NAME: &str = env!("CARGO_PKG_NAME");
 
-/// How long the server itself lets a statement run. A statement that takes longer no longer has a caller. The odd
-/// number shows whether the server has taken the setting: a pooler that shares its connections does not pass it on.
+/// The server's own time limit for a statement. A statement that takes longer has no caller any more. The unusual
+/// number shows whether the server has received the setting: a pooler that shares its connections does not pass it on.
 pub(crate) const STATEMENT_TIMEOUT: &str = "5001ms";
 
 /// How long a call waits for the row of a key that another transaction has locked.
 pub(crate) const LOCK_TIMEOUT: &str = "500ms";
 
-/// The schemas in which the session looks names up. The functions without settings rely on it; see attempt.sql.
+/// The schemas in which the session looks up names. The functions without settings depend on these schemas; see
+/// attempt.sql.
 pub(crate) const SEARCH_PATH: &str = "pg_catalog, pg_temp";
 
 /// The settings of a URL. `Debug` shows no credentials.
@@ -49,31 +50,31 @@ pub(crate) struct Config {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
     pub(super) database: Option<String>,
-    /// The schema with the tables; lower-case letters, digits and `_`.
+    /// The schema of the tables: lower-case letters, digits and `_`.
     pub(crate) schema: String,
-    /// Whether connecting makes the tables.
+    /// Whether connecting creates the tables.
     pub(crate) migrate: bool,
     pub(crate) listen: Listen,
-    /// Whether a pooler before the server keeps a connection for each client.
+    /// Whether a pooler before the server keeps a server connection for each client.
     pub(crate) session_pooling: bool,
     /// Whether the store uses advisory locks instead of the tables.
     pub(crate) advisory: bool,
-    /// The silence after which the server ends a session of advisory locks.
+    /// The time after which the server ends a silent session of advisory locks.
     pub(super) session_timeout: Option<Duration>,
     /// The files of TLS; `None` without TLS.
     pub(crate) tls: Option<TlsFiles>,
     /// Whether the store connects without TLS if TLS fails.
     pub(crate) prefers_tls: bool,
     pub(super) application_name: String,
-    /// The other settings, if the application has settings of the driver and no URL.
+    /// The other settings, if the application has settings of the driver instead of a URL.
     pub(super) driver: tokio_postgres::Config,
-    /// How the application opens connections. With `None` the store opens them.
+    /// The function of the application that opens connections. If it is `None`, the store opens the connections.
     pub(crate) opener: Option<Opener>,
-    /// The time limit of the first connection, from the look-up of the name to the last probe.
+    /// The time limit of the first connection, from name resolution to the last probe.
     pub(crate) connect_timeout: Duration,
-    /// The time limit of a later dial, unless the dial before it was slow.
+    /// The time limit of a later dial. The limit is longer if the previous dial was slow.
     pub(crate) dial_timeout: Duration,
-    /// The time limit of one call, reconnecting included.
+    /// The time limit of one call, including reconnecting.
     pub(crate) timeout: Duration,
 }
 
@@ -115,22 +116,22 @@ impl Config {
         }
     }
 
-    /// Sets the limit of the first connection, and of every later dial.
+    /// Sets the limit of the first connection and of every later dial.
     pub(super) fn set_connect_timeout(&mut self, limit: Duration) {
         (self.connect_timeout, self.dial_timeout) = (limit, limit);
     }
 
-    /// Returns the part of the settings that the driver's handshake needs. With `settings` the session gets the
-    /// library's settings, which a pooler may refuse.
+    /// Returns the settings for the driver's handshake. If `settings` is true, the session gets the library's settings,
+    /// which a pooler may refuse.
     pub(crate) fn handshake(&self, settings: bool) -> tokio_postgres::Config {
         use tokio_postgres::config::SslMode;
         let mut driver = self.driver.clone();
         driver.application_name(&self.application_name);
         if self.opener.is_none() {
-            // The store, not the driver, requests TLS.
+            // The store requests TLS itself, instead of the driver.
             driver.ssl_mode(SslMode::Disable);
         } else {
-            // This is as for the sockets of the store: a connection that is given up delivers nothing later.
+            // The same as for the sockets of the store: an abandoned connection must not deliver data later.
             driver.tcp_user_timeout(socket::UNSENT);
         }
         if settings {
@@ -158,7 +159,7 @@ impl Config {
         format!("SELECT {}", all.join(", "))
     }
 
-    /// The settings that a session of the library has. No value contains a quote.
+    /// Returns the settings of a session of the library. No value contains a quote.
     fn session_settings(&self) -> impl Iterator<Item = (&'static str, String)> {
         let texts = [
             ("statement_timeout", STATEMENT_TIMEOUT),

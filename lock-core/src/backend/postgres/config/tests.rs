@@ -182,7 +182,7 @@ fn tls_is_read_with_its_files() {
     }
     let system = parsed("postgres://h?sslmode=verify-full&sslrootcert=system");
     assert_eq!(system.tls, Some(TlsFiles::default()));
-    // In any order.
+    // The options may be in any order.
     let files = parsed("postgres://h?sslrootcert=/ca.pem&sslmode=require").tls.expect("TLS");
     assert_eq!(files.authorities, Some(PathBuf::from("/ca.pem")));
     for names in [["ca", "cert", "key"], ["sslrootcert", "sslcert", "sslkey"]] {
@@ -203,7 +203,7 @@ fn nothing_shows_the_password() {
     assert!(!format!("{0:?} {0:#?}", parsed(url)).contains("s3cret"));
     let url = "postgres://h?listen=postgres%3A%2F%2Fu%3As3cret%40db";
     assert!(!format!("{0:?} {0:#?}", parsed(url)).contains("s3cret"));
-    // Every mistake that can be made beside a password, including a password that was not escaped.
+    // All mistakes next to a password, including a password that was not escaped.
     for url in [
         "postgres:/user:s3cret@h",
         "http://user:s3cret@h",

@@ -1,13 +1,13 @@
-//! The timers by which the server ends a session that is silent, or whose client is unreachable.
+//! The timers with which the server ends a session that is silent, or whose client is unreachable.
 //!
-//! A lock that is bound to a session ends with it. So all of these timers are derived here from the one time that its
-//! holder counts, and none of them is shorter.
+//! A lock that is bound to a session ends with that session. So all of these timers are derived from the time for which
+//! the holder relies on the session, and none of them is shorter.
 
 use std::time::Duration;
 
-/// How long a client may be silent, beyond the time that a holder counts, before the server probes it with keep-alives.
+/// The silence beyond that time after which the server probes the client with keep-alives.
 const BEFORE_PROBES: Duration = Duration::from_secs(5);
-/// The pause between two such probes, and how many of them may stay unanswered.
+/// The pause between two such probes, and the number of probes that may stay unanswered.
 const PROBE_EVERY: Duration = Duration::from_secs(3);
 const PROBES: u32 = 3;
 
@@ -18,31 +18,31 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Makes the timers of a session that a holder relies on for `counted` after its last sign of life. With `None`, no
-    /// grant ends with the session.
+    /// Creates the timers of a session. A holder relies on the session for `counted` after its last sign of life. If
+    /// `counted` is `None`, no grant ends with the session.
     pub(super) const fn new(counted: Option<Duration>) -> Self {
         Self { counted }
     }
 
-    /// Returns the silence after which the server ends the session, as a setting in ms. It is 0, which means off, if no
-    /// grant ends with the session.
+    /// Returns the silence after which the server ends the session, as a setting in ms. If no grant ends with the
+    /// session, it is 0, which means off.
     pub(crate) fn idle_session_timeout(self) -> String {
         self.counted.unwrap_or_default().as_millis().to_string()
     }
 
-    /// Returns when the server begins to probe a silent client.
+    /// Returns the silence after which the server begins to probe the client.
     fn keepalives_idle(self) -> Duration {
-        // Rounded up to whole seconds, as the server needs them.
+        // Rounded up to whole seconds, the unit of the server.
         let counted = self.counted.unwrap_or_default();
         Duration::from_secs(counted.as_secs() + u64::from(counted.subsec_nanos() > 0)) + BEFORE_PROBES
     }
 
-    /// Returns the time after which the server gives up a client that acknowledges nothing.
+    /// Returns the time after which the server drops a client that acknowledges nothing.
     fn user_timeout(self) -> Duration {
         self.keepalives_idle() + PROBE_EVERY * (PROBES + 1) - Duration::from_secs(2)
     }
 
-    /// Returns the settings with which the server detects an unreachable client, and ends its session.
+    /// Returns the settings with which the server detects an unreachable client and ends its session.
     pub(super) fn of_connection(self) -> [(&'static str, u128); 4] {
         [
             ("tcp_keepalives_idle", u128::from(self.keepalives_idle().as_secs())),
@@ -61,7 +61,7 @@ mod tests {
         Timers::new(counted.map(Duration::from_millis))
     }
 
-    /// The server gives up an unreachable client within a quarter of a minute, if no grant depends on it.
+    /// If no grant depends on an unreachable client, the server drops it within a quarter of a minute.
     #[test]
     fn a_session_without_a_grant_ends_soon() {
         let names =
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(timers(None).idle_session_timeout(), "0");
     }
 
-    /// Each timer of the server ends a session after the moment until which its holder relies on it.
+    /// The holder relies on a session until a certain moment. Each timer of the server ends the session later.
     #[test]
     fn nothing_ends_a_session_before_its_holder_gives_up() {
         for counted in [1_000, 1_999, 2_000, 10_000, 15_000, 20_000, 60_000, 3_600_000] {

@@ -1,12 +1,12 @@
-//! What a crash of the server, or a failover, loses.
+//! Rules about the data that a crash of the server, or a failover, may lose.
 
 use super::facts::{Fact, Facts};
 use crate::backend::{Finding, Severity};
 
-/// Programs that receive the log of the server, and cannot take over from it.
+/// Programs that receive the log of the server and cannot become a primary.
 const ARCHIVES: [&str; 3] = ["pg_basebackup", "pg_receivewal", "barman_receive_wal"];
 
-/// Returns the statements that change a setting of the server.
+/// Returns the advice with the statements that change a setting of the server.
 fn change(name: &str, value: &str) -> String {
     format!("`ALTER SYSTEM SET {name} = {value}`, then `SELECT pg_reload_conf()`")
 }
@@ -49,7 +49,7 @@ pub(super) fn synchronous_commit(facts: &Facts) -> Option<Finding> {
     Some(Finding::new(severity, "postgres.synchronous_commit", found, advice))
 }
 
-/// Returns the number of standbys that a commit waits for, from the text of `synchronous_standby_names`.
+/// Returns the number of standbys that a commit waits for, from the value of `synchronous_standby_names`.
 pub(super) fn awaited(names: &str) -> usize {
     if names.trim().is_empty() {
         return 0;
@@ -64,7 +64,7 @@ pub(super) fn synchronous_standby(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let names = facts.setting("synchronous_standby_names");
-    // A user that may not see the state of standbys sees their number, so each of them counts.
+    // A user without the right to see the state of the standbys sees only their number, so each of them counts.
     let serves = |standby: &&Fact| !facts.sees_all() || matches!(&*standby.text, "sync" | "quorum");
     let (awaited, connected) = (awaited(names), facts.rows_of("standby").filter(serves).count());
     (connected < awaited).then(|| {

@@ -1,4 +1,4 @@
-//! The facts that the rules judge: the rows of the statement in sql/doctor.sql.
+//! The facts for the rules: the rows of the statement in sql/doctor.sql.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::backend::postgres::link::{Connection, Shared, text};
 use crate::backend::postgres::sql::identifier;
 use crate::clock::wall;
 
-/// The settings that the rules look at. A server that is older than a setting has no row for it.
+/// The settings that the rules use. If a server is older than a setting, it has no row for the setting.
 const SETTINGS: [&str; 14] = [
     "autovacuum",
     "fsync",
@@ -29,7 +29,7 @@ const SETTINGS: [&str; 14] = [
     "transaction_timeout",
 ];
 
-/// A row of the statement. A column that is null is empty here, or zero.
+/// A row of the statement. If a column is null, its field is empty or zero.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fact {
     pub(super) kind: String,
@@ -40,23 +40,23 @@ pub(crate) struct Fact {
     pub(super) other: i64,
 }
 
-/// What a server reports about itself and about its sessions.
+/// The facts that a server reports about itself and its sessions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     pub(super) rows: Vec<Fact>,
-    /// The number of the migration that made the tables.
+    /// The number of the migration that created the tables.
     pub(super) version: Option<i32>,
-    /// How far the clock of the server is ahead of the clock of this machine, at least, in seconds. Negative if it is behind.
+    /// The minimum by which the server's clock is ahead of this machine's clock, in seconds. Negative if it is behind.
     pub(super) ahead: f64,
-    /// The schema of the tables, as statements write it.
+    /// The schema of the tables, in the form for statements.
     pub(super) schema: String,
-    /// Whether the locks are advisory locks, without tables.
+    /// Whether the locks are advisory locks, which need no tables.
     pub(super) advisory: bool,
     /// Whether the session lacks the settings of the library.
     pub(super) pooled: bool,
 }
 
-/// Reads the facts, by two statements.
+/// Reads the facts with two statements.
 pub(crate) async fn ask(live: &Arc<Connection>, shared: &Shared) -> Result<Facts, Failure> {
     let (config, statements) = (&shared.config, &shared.statements);
     let settings: Vec<&'static str> = SETTINGS.to_vec();
@@ -96,7 +96,7 @@ fn fact(row: &Row) -> Result<Fact, tokio_postgres::Error> {
     })
 }
 
-/// Returns how far a clock is ahead that was read between two moments; 0 if its time is between them.
+/// Returns how far ahead a clock is. The clock was read between two moments; if its time is between them, returns 0.
 pub(super) fn ahead(at: f64, sent: Duration, answered: Duration) -> f64 {
     let (sent, answered) = (sent.as_secs_f64(), answered.as_secs_f64());
     at - at.clamp(sent, answered.max(sent))
@@ -112,7 +112,7 @@ impl Facts {
         self.rows_of("setting").find(|row| row.name == name)
     }
 
-    /// Returns the value of a setting; it is empty if the server does not know the setting.
+    /// Returns the value of a setting. The value is empty if the server does not have the setting.
     pub(super) fn setting(&self, name: &str) -> &str {
         self.row(name).map_or("", |row| &row.text)
     }
@@ -125,12 +125,12 @@ impl Facts {
         self.setting(name) == "off"
     }
 
-    /// Returns the user, as statements write its name.
+    /// Returns the user that logged in, in the form for statements.
     pub(super) fn user(&self) -> &str {
         self.rows_of("role").next().map_or("app", |role| &role.name)
     }
 
-    /// Returns the user whose rights count.
+    /// Returns the user whose rights apply.
     pub(super) fn grantee(&self) -> &str {
         self.rows_of("role").next().map_or("app", |role| &role.more)
     }
@@ -139,12 +139,12 @@ impl Facts {
         self.rows_of("role").any(|role| role.text == "true")
     }
 
-    /// Returns whether the user sees the state of the sessions of others.
+    /// Returns whether the user may see the state of other users' sessions.
     pub(super) fn sees_all(&self) -> bool {
         self.rows_of("sessions").all(|all| all.text == "true")
     }
 
-    /// Returns the statement that changes a setting of this user, in a place that overrides the present one.
+    /// Returns the statement that changes a setting of this user, at a level that overrides the present value.
     pub(super) fn set(&self, name: &str, value: &str) -> String {
         let user = self.user();
         let place = match (self.row(name), self.rows_of("database").next()) {

@@ -1,25 +1,25 @@
-//! Connections, timeouts, the table of locks, and the clock.
+//! Rules about connections, timeouts, the lock table of the server, and its clock.
 
 use super::facts::{Fact, Facts};
 use crate::backend::{Finding, Severity};
 
-/// The connections of a process of a service: one for a runtime, one for renewals, one that listens.
+/// The connections of one service process: one for a runtime, one for renewals, one that listens.
 const OF_A_PROCESS: i64 = 3;
-/// The shortest `idle_session_timeout`, in ms, that ends no session: each sends something twice a second.
+/// The shortest `idle_session_timeout`, in ms, that ends no session: each session sends a request twice a second.
 const IDLE_MS: i64 = 2_000;
-/// How long a call may take by default, in ms.
+/// The default time limit of a call, in ms.
 const CALL_MS: i64 = 1_000;
-/// How long a statement of the library may take, in ms.
+/// The time limit of a statement of the library, in ms.
 const STATEMENT_MS: i64 = 5_000;
-/// The clock difference that is reported, in seconds.
+/// The smallest clock difference that is reported, in seconds.
 const APART: f64 = 1.0;
 
-/// Returns how many connections the next process of a service needs.
+/// Returns how many connections one more service process needs.
 fn needed(facts: &Facts) -> i64 {
     if facts.advisory || facts.pooled { 1 } else { OF_A_PROCESS }
 }
 
-/// Returns what to add to the advice to raise a setting: a standby stops if its value is below its primary's.
+/// Returns an addition to the advice to raise a setting: a standby stops if its value is below its primary's value.
 fn standbys_first(facts: &Facts) -> &'static str {
     if facts.rows_of("standby").next().is_some() { ", each standby before its primary" } else { "" }
 }
@@ -57,7 +57,7 @@ pub(super) fn connection_limit_of_database(facts: &Facts) -> Option<Finding> {
 
 fn connection_limit(facts: &Facts, of: &Fact, kind: &str, word: &str) -> Option<Finding> {
     let (name, limit, used) = (&of.name, of.number, of.other);
-    // -1 stands for no limit, and no limit counts for a superuser.
+    // -1 means no limit, and a superuser has no limit.
     if limit < 0 || facts.is_superuser() || limit - used >= needed(facts) {
         return None;
     }
@@ -94,7 +94,7 @@ pub(super) fn transaction_timeout(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Judges a session without the settings of the library; otherwise the library sets this timeout.
+/// Checks a session without the settings of the library. In all other sessions, the library sets this timeout.
 pub(super) fn statement_timeout(facts: &Facts) -> Option<Finding> {
     let timeout = facts.number("statement_timeout");
     let (severity, found) = match timeout {
@@ -128,7 +128,7 @@ pub(super) fn clock(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Judges the lock table of the server, whose size is at least `size`.
+/// Checks the lock table of the server. The table has space for at least `size` locks.
 pub(super) fn lock_table(facts: &Facts) -> Option<Finding> {
     let each = facts.number("max_locks_per_transaction");
     let size = each * (facts.number("max_connections") + facts.number("max_prepared_transactions"));

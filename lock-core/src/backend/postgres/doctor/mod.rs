@@ -1,10 +1,10 @@
-//! Looks for what endangers locks in the way a server is set up: `facts` reads, the other files judge.
+//! Reports risks for locks in the setup of a server: `facts` reads the facts, and the other files contain the rules.
 //!
 //! | file | judges |
 //! | --- | --- |
-//! | `durable` | what a crash or a failover loses |
-//! | `limits` | connections, timeouts, the table of locks, the clock |
-//! | `sessions` | open transactions of others, and what the user does not see |
+//! | `durable` | the data that a crash or a failover may lose |
+//! | `limits` | connections, timeouts, the lock table of the server, its clock |
+//! | `sessions` | open transactions of other sessions, and missing rights to see sessions |
 //! | `tables` | the tables of the library, and the rights to them |
 
 mod durable;
@@ -19,7 +19,7 @@ pub(crate) use facts::{Facts, ask};
 
 use crate::backend::Finding;
 
-/// Finds at most one danger.
+/// A rule, which returns at most one finding.
 type Rule = fn(&Facts) -> Option<Finding>;
 
 /// The rules for both kinds of locks.
@@ -53,7 +53,7 @@ const TABLES: [Rule; 15] = [
 /// The rules for advisory locks.
 const ADVISORY: [Rule; 1] = [limits::lock_table];
 
-/// Judges the facts.
+/// Applies the rules to the facts.
 pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
     let judge = |rules: &[Rule]| -> Vec<Finding> { rules.iter().filter_map(|rule| rule(facts)).collect() };
     let mut findings = judge(&BOTH);

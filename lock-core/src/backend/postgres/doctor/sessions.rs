@@ -1,4 +1,4 @@
-//! Open transactions of others, and what the user does not see.
+//! Rules about open transactions of other sessions, and about missing rights to see sessions.
 
 use std::time::Duration;
 
@@ -6,19 +6,20 @@ use super::durable::awaited;
 use super::facts::{Fact, Facts};
 use crate::backend::{Finding, Severity};
 
-/// After how many seconds a session that is idle in a transaction is reported. A healthy one is idle for an instant.
+/// The number of seconds after which a session that is idle in a transaction is reported. Normally it is idle only
+/// briefly.
 const IDLE_SECS: i64 = 2;
-/// After how many seconds an open transaction is reported.
+/// The number of seconds after which an open transaction is reported.
 const OLD_SECS: i64 = 600;
 
-/// The modes of a table lock that keep the library from changing any row.
+/// The modes of a table lock that prevent the library from changing any row.
 const BLOCKING: [&str; 4] = ["ShareLock", "ShareRowExclusiveLock", "ExclusiveLock", "AccessExclusiveLock"];
 
 fn time(seconds: i64) -> String {
     humantime::format_duration(Duration::from_secs(u64::try_from(seconds).unwrap_or(0))).to_string()
 }
 
-/// Returns how a session is named to an operator.
+/// Returns the name of a session for an operator.
 fn session(of: &Fact) -> String {
     match &*of.name {
         "" => format!("process {}", of.number),
@@ -26,7 +27,7 @@ fn session(of: &Fact) -> String {
     }
 }
 
-/// Finds the sessions that keep a lock on the tables and do nothing. One that only reads blocks no call.
+/// Finds idle sessions that keep a lock on the tables. A session that only reads blocks no call.
 pub(super) fn idle_in_transaction(facts: &Facts) -> Vec<Finding> {
     let keeps = |one: &&Fact| one.other >= IDLE_SECS && one.text != "AccessShareLock";
     let finding = |one: &Fact| {

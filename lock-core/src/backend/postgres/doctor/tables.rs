@@ -1,11 +1,11 @@
-//! The tables of the library, and the rights to them.
+//! Rules about the tables of the library, and about the rights to them.
 
 use super::facts::{Fact, Facts};
 use crate::backend::postgres::sql::VERSION;
 use crate::backend::{Finding, Severity};
 
-/// From how many dead rows on a table is reported, if it has fewer live ones. Some thousand locks a second make as many
-/// between two runs of autovacuum.
+/// The number of dead rows from which a table is reported, if it has fewer live rows. Some thousand locks a second
+/// leave that many dead rows between two runs of autovacuum.
 const DEAD: i64 = 300_000;
 
 const EVERY: &[&str] = &["SELECT", "INSERT", "UPDATE", "DELETE"];
@@ -21,13 +21,13 @@ const TABLES: [(&str, &[&str]); 7] = [
     ("version", &[]),
 ];
 
-/// Returns the tables of the library that a rule is about.
+/// Returns the tables of the library for which `is` returns `true`.
 fn tables<'a>(facts: &'a Facts, is: impl Fn(&Fact) -> bool + 'a) -> Vec<&'a Fact> {
     let known = |table: &Fact| TABLES.iter().any(|(name, _)| *name == table.name);
     facts.rows_of("table").filter(move |table| known(table) && is(table)).collect()
 }
 
-/// Writes a statement for each table.
+/// Returns a statement for each table.
 fn for_each(facts: &Facts, tables: &[&Fact], before: &str, after: &str) -> String {
     let schema = &facts.schema;
     let all: Vec<String> =
@@ -86,7 +86,7 @@ pub(super) fn grants(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Judges the server.
+/// Checks the setting of the server.
 pub(super) fn autovacuum(facts: &Facts) -> Option<Finding> {
     let name = ["autovacuum", "track_counts"].into_iter().find(|name| facts.is_off(name))?;
     let found = format!("{name} is off: nothing frees the space of old rows, and calls get slower");
@@ -94,7 +94,7 @@ pub(super) fn autovacuum(facts: &Facts) -> Option<Finding> {
     Some(Finding::new(Severity::Warning, "postgres.autovacuum", found, advice))
 }
 
-/// Judges the tables.
+/// Checks the options of the tables.
 pub(super) fn no_autovacuum(facts: &Facts) -> Option<Finding> {
     let is_off = |option: &str| {
         let value = option.strip_prefix("autovacuum_enabled=");

@@ -1,9 +1,10 @@
-//! Processes of the server that this process gave up because they did not answer.
+//! Server processes that this process has abandoned because they did not answer.
 //!
-//! A process of the server that hangs in a commit, because its synchronous standby or its disk is gone, does not notice
-//! that its client has left: no timeout ends it. A store that went on with a new connection would leave one more of
-//! them every few seconds, until no login succeeds. So a new connection first looks up the abandoned processes, and is
-//! not used while they hang. No request to cancel is sent: it would make the commit valid on the primary alone.
+//! A server process may hang in a commit because its synchronous standby or its disk is gone. Then the process does not
+//! notice that its client has left, and no timeout ends the process. If a store continued with new connections, it
+//! would leave one more such process every few seconds, until no login succeeds. So a new connection first looks up the
+//! abandoned processes, and is not used while they hang. No cancel request is sent, because it would make the commit
+//! valid only on the primary.
 
 use std::sync::Arc;
 
@@ -14,23 +15,25 @@ use crate::backend::postgres::error::{Failure, Reaction};
 use crate::error::LockErrorKind;
 use crate::sync::Mutex;
 
-/// Returns the processes of the server that are at work, and what each waits for. The server uses their numbers again, but
-/// never a number with the same time of start.
+/// Queries the active server processes, and the event that each waits for. The server reuses their numbers, but never a
+/// number with the same start time.
 const ASK: &str = "SELECT a.pid, a.backend_start::text, coalesce(a.wait_event_type, ''), coalesce(a.wait_event, '') \
                    FROM pg_catalog.pg_stat_activity a WHERE a.pid = ANY ($1) AND a.state = 'active'";
 
-/// The wait event of a process of the server that waits for a synchronous standby.
+/// The wait event of a server process that waits for a synchronous standby.
 const STANDBY: &str = "SyncRep";
 
-/// How many of these processes may still work on a request, and wait for no standby, while a new connection is used.
+/// The maximum number of abandoned processes that may still be working while a new connection is used. Processes that
+/// wait for a standby are not allowed at all.
 const AT_MOST: usize = 1;
 
-/// The processes that were given up, and may hang.
+/// The processes that were abandoned and may hang.
 #[derive(Debug, Default)]
 pub(crate) struct Abandoned(Mutex<Vec<ServerProcess>>);
 
 impl Abandoned {
-    /// Notes the process of a connection that is given up for its silence. A session that a pooler shares has none.
+    /// Records the server process of a connection that is abandoned because it is silent. A pooler's shared session has
+    /// none.
     pub(super) fn note(&self, connection: &Connection) {
         let mut all = self.0.lock();
         if let Some(process) = connection.process()
@@ -40,7 +43,7 @@ impl Abandoned {
         }
     }
 
-    /// Looks them up over a new connection. Fails if too many still hang.
+    /// Looks up the abandoned processes over a new connection. Fails if too many of them still hang.
     pub(super) async fn examine(&self, connection: &Arc<Connection>) -> Result<(), Failure> {
         let asked: Vec<ServerProcess> = self.0.lock().clone();
         if asked.is_empty() {
@@ -60,7 +63,7 @@ impl Abandoned {
             }
         }
         let goes_on = |process: &ServerProcess| hanging.iter().any(|(of, ..)| of == process);
-        // The next connection asks about a process that was noted meanwhile.
+        // If a process was recorded meanwhile, the next connection looks it up.
         self.0.lock().retain(|process| goes_on(process) || !asked.contains(process));
         verdict(&hanging)
     }

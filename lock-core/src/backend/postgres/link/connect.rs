@@ -1,4 +1,4 @@
-//! Opens one connection and logs in.
+//! Opening one connection and logging in.
 
 use std::error::Error as _;
 use std::net::SocketAddr;
@@ -17,15 +17,16 @@ use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::opener::{OpenConnection, Opener};
 use crate::backend::remote::{Tls, Words, socket};
 
-/// How a connection to one server is opened.
+/// A way to open a connection to one server.
 pub(super) enum Way<'a> {
-    /// An address of a host. The host is the name that the server's certificate must have.
+    /// An address of a host. The server's certificate must contain the name of the host.
     Tcp(&'a str, SocketAddr),
     Unix(PathBuf),
     Opener(&'a Opener),
 }
 
-/// Opens a connection. With `settings` the login asks for the settings of the library, which a pooler may refuse.
+/// Opens a connection. If `settings` is true, the login requests the settings of the library, which a pooler may
+/// refuse.
 pub(super) async fn connect(
     shared: &Shared,
     way: &Way<'_>,
@@ -41,7 +42,7 @@ pub(super) async fn connect(
         Way::Tcp(host, address) => match shared.tls() {
             None => plain(config, *address).await,
             Some(tls) => match encrypted(config.clone(), tls, host, *address).await {
-                // As in libpq, a connection is opened without encryption if TLS fails.
+                // As in libpq, the connection is opened without encryption if TLS fails.
                 Err(failure)
                     if shared.config.prefers_tls && failure.is_settled() && !failure.is_permanent() =>
                 {
@@ -69,7 +70,7 @@ async fn encrypted(
 ) -> Result<OpenConnection, Failure> {
     let mut stream = socket::connect_to(address).await?;
     request_tls(&mut stream).await?;
-    // The server has agreed by now, so the driver begins with the handshake.
+    // The server has already agreed, so the driver begins with the handshake.
     config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
     log_in(config, stream, Upgrade { tls: tls.clone(), host: host.to_owned() }).await
 }
@@ -88,7 +89,7 @@ where
         let is_answer =
             !error.is_closed() && !error.source().is_some_and(|cause| cause.is::<std::io::Error>());
         let failure = Failure::from_driver(&error);
-        // The peer has replied, and not with an error of Postgres: it is another service.
+        // The peer replied, but not with a Postgres error. So it is another service.
         if is_answer && error.as_db_error().is_none() { failure.settled() } else { failure }
     })?;
     Ok(OpenConnection::new(client, connection))

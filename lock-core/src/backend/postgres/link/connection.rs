@@ -26,18 +26,19 @@ pub(crate) fn text(value: impl Into<String>) -> Parameter {
     (Box::new(value.into()), Type::TEXT)
 }
 
-/// An established connection. All callers of a runtime share it, and the server answers them one after another.
+/// An established connection. All callers of a runtime share it, and the server answers their statements one after
+/// another.
 pub(crate) struct Connection {
     pub(super) client: AnyClient,
-    /// Wakes the supervisor of a connection that must be given up.
+    /// Wakes the supervisor if the connection must be dropped.
     pub(super) poisoned: Notify,
-    /// The number of statements that were answered.
+    /// The number of answered statements.
     answered: AtomicU64,
-    /// Whether the server has committed something over this connection.
+    /// Whether the server has committed a transaction over this connection.
     has_committed: AtomicBool,
     /// Set if the session has the settings of the library.
     prepared: OnceLock<Prepared>,
-    /// The process of the server, if it serves this connection only.
+    /// The server process, if it serves only this connection.
     process: OnceLock<ServerProcess>,
 }
 
@@ -47,7 +48,7 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// A process of the server: its number, and when it was started.
+/// A server process: its number, and its start time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServerProcess {
     pub(super) pid: i32,
@@ -57,13 +58,13 @@ pub(super) struct ServerProcess {
 /// The prepared statements of a session.
 #[derive(Debug)]
 struct Prepared {
-    /// The statements, with their texts. A handful, so a scan is faster than a map.
+    /// The statements with their texts. There are few of them, so a scan is faster than a map.
     statements: Vec<(String, Statement)>,
-    /// Whether no one else uses the sessions of the store, as far as it knows.
+    /// Whether only the store uses its sessions. The value is `false` after one session has proved to be shared.
     own: Arc<AtomicBool>,
 }
 
-/// A statement, as a connection runs it.
+/// A statement in the form that a connection runs.
 pub(crate) enum Text {
     Prepared(Statement),
     Plain(String),
@@ -90,10 +91,10 @@ impl Connection {
         self.process.get()
     }
 
-    /// Prepares statements. Only for a session that has the settings of the library and no other user. Without this,
-    /// the server spends a quarter of a common call on the text of its statement.
+    /// Prepares statements. Only for a session that has the settings of the library and is not shared. Without
+    /// preparing, the server spends a quarter of a usual call on the text of its statement.
     ///
-    /// `own` is turned off for all sessions when one of them turns out to be shared.
+    /// `own` becomes `false` for all sessions when one of them proves to be shared.
     pub(super) async fn prepare(&self, texts: &[&str], own: Arc<AtomicBool>) -> Result<(), Failure> {
         let prepare = |text| -> BoxFuture<'_, _> { Box::pin(self.client.prepare(text)) };
         let answers = join_all(texts.iter().copied().map(prepare).collect()).await;
@@ -115,10 +116,10 @@ impl Connection {
         self.prepared.get().filter(|prepared| prepared.own.load(Ordering::Acquire))
     }
 
-    /// Returns a statement as a call on this connection runs it.
+    /// Returns a statement in the form that a call on this connection runs.
     ///
-    /// A statement that is not prepared has no name and is sent with the types of its parameters, in one round trip. So
-    /// a pooler that shares its connections need not know it.
+    /// A statement that is not prepared has no name. The statement is sent with the types of its parameters in one
+    /// round trip. So a pooler that shares its connections does not have to support prepared statements.
     pub(crate) fn statement(&self, text: &str) -> Text {
         let known =
             self.prepared_here().and_then(|prepared| prepared.statements.iter().find(|(of, _)| of == text));
@@ -142,7 +143,7 @@ impl Connection {
             }
         };
         self.answered.fetch_add(1, Ordering::Relaxed);
-        // This is done here, because the caller may have given up.
+        // Handled here, because the caller may have stopped waiting.
         answer.map_err(|error| self.noted(Failure::from_driver(&error)))
     }
 
@@ -155,7 +156,7 @@ impl Connection {
         self.query_with(statement, parameters, |_| {}).await
     }
 
-    /// As [`query`](Self::query). Calls `answered` with the answer, even if the caller has given up by then.
+    /// As [`query`](Self::query). Calls `answered` with the answer, even if the caller has stopped waiting.
     pub(crate) async fn query_with(
         self: &Arc<Self>,
         statement: &str,
@@ -171,19 +172,19 @@ impl Connection {
         self.call(query).await
     }
 
-    /// Runs a call that [sends](Self::send) statements over this connection. Once it has been polled, it continues to
-    /// its end, even if the caller no longer polls it or has dropped it.
+    /// Runs a call that [sends](Self::send) statements over this connection. After the first poll, the call continues
+    /// to its end, even if the caller no longer polls it or has dropped it.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
         call: impl Future<Output = Result<T, Failure>> + Send + 'static,
     ) -> Result<T, Failure> {
-        // The first poll hands the statement to the driver's queue, which has no bound. `unconstrained` is there
-        // because tokio's budget could delay that.
+        // The first poll puts the statement into the driver's queue, which is unbounded. Without `unconstrained`,
+        // tokio's budget could delay that.
         let mut call = Box::pin(unconstrained(call));
         match poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await {
             Poll::Ready(answer) => answer,
-            // A separate task reads the rows: while one caller takes none, the driver stops reading. So a future that
-            // is no longer polled would stop all the others.
+            // A separate task reads the rows. If one caller read no rows, the driver would stop reading. So a future
+            // that is no longer polled would stop all other callers.
             Poll::Pending => {
                 let running = pin!(tokio::spawn(call));
                 running.await.map_err(|_| {
@@ -202,12 +203,12 @@ impl Connection {
         &self.client
     }
 
-    /// Returns how many statements were answered so far, including those whose caller has given up.
+    /// Returns the number of answered statements, including statements whose caller has stopped waiting.
     pub(super) fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Notes that the server has answered a statement whose commit is on its disk.
+    /// Records that the server has answered a statement whose commit is on its disk.
     pub(crate) fn note_commit(&self) {
         self.has_committed.store(true, Ordering::Relaxed);
     }
@@ -220,7 +221,7 @@ impl Connection {
         self.client.is_closed()
     }
 
-    /// Returns `failure`, after the reaction of this connection to it.
+    /// Returns `failure`, after the connection has reacted to it.
     fn noted(&self, failure: Failure) -> Failure {
         match failure.reaction {
             Reaction::Reconnect => self.poisoned.notify_one(),

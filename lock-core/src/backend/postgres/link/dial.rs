@@ -1,4 +1,4 @@
-//! Dials a server within a deadline, and proves that it can hold locks.
+//! Dialling a server within a deadline, and checking that it can hold locks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,18 +18,19 @@ use crate::error::LockErrorKind;
 /// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// Statements that need no settings of the session, such as the migration's. Nothing is set.
+    /// Statements that need no session settings, such as the migration. The dial sets nothing.
     Bare,
     /// Notifications or advisory locks.
     Session,
-    /// Locks in the tables, which must be there.
+    /// Locks in the tables. The tables must exist.
     Tables,
 }
 
-/// The head start of one host, or of one address of its name, before the next is tried too.
+/// The head start of one host, or of one address of a name, before the next one is also tried.
 const HEAD_START: Duration = Duration::from_millis(500);
 
-/// Connects once to the primary within `limit`. Tries the hosts in their order, and keeps the first that can hold locks.
+/// Connects once to the primary, within `limit`. Tries the hosts in their order, and keeps the first one that can hold
+/// locks.
 pub(crate) async fn dial(shared: &Shared, goal: Goal, limit: Duration) -> Result<Session, Failure> {
     let dialled = match &shared.config.opener {
         Some(opener) => {
@@ -45,7 +46,7 @@ pub(crate) async fn dial(shared: &Shared, goal: Goal, limit: Duration) -> Result
             reached.unwrap_or_else(|| Err(unavailable("there is no host to connect to")))
         }
     };
-    // No request of a caller was sent yet, so the failure cannot leave one in doubt.
+    // No caller's request was sent yet, so this failure leaves no request in doubt.
     dialled.map_err(Failure::before_any_request)
 }
 
@@ -64,7 +65,7 @@ fn unavailable(text: impl Into<std::borrow::Cow<'static, str>>) -> Failure {
     Failure::new(LockErrorKind::Unavailable, text)
 }
 
-/// Tries the addresses of a host: a name may lead to several servers, of which one is the primary.
+/// Tries the addresses of a host. A name may lead to several servers, and one of them is the primary.
 async fn any_address(shared: &Shared, host: &Host, goal: Goal) -> Result<Session, Failure> {
     let ways = match host {
         Host::Tcp { host, port } => {
@@ -84,13 +85,13 @@ async fn any_address(shared: &Shared, host: &Host, goal: Goal) -> Result<Session
     reached.unwrap_or_else(|| Err(unavailable("the name has no address")))
 }
 
-/// Returns the failure of one of several servers. The failure of a standby says nothing about the others: the primary
-/// may be about to return, or to be another one.
+/// Returns the failure of one of several servers. If one server is a standby, this does not describe the others: the
+/// primary may come back, or another server may become the primary.
 fn one_of_several(failure: Failure) -> Failure {
     if failure.reaction == Reaction::Reconnect { failure.temporary() } else { failure }
 }
 
-/// Opens a connection one way, and proves that the server there can hold locks.
+/// Opens a connection in one way, and checks that its server can hold locks.
 async fn reach(shared: &Shared, way: Way<'_>, goal: Goal) -> Result<Session, Failure> {
     let sets_later = shared.config.session_pooling;
     let opened = match connect(shared, &way, !sets_later).await {
@@ -102,15 +103,15 @@ async fn reach(shared: &Shared, way: Way<'_>, goal: Goal) -> Result<Session, Fai
     if sets_later && goal != Goal::Bare && session.is_driven_here() {
         session.live.batch(&shared.config.set_settings()).await?;
     }
-    // Both are sent at once: a caller may wait for this dial, and its deadline is running.
+    // Both are sent at once: a caller may be waiting for this dial, and its deadline is running.
     let needs_tables = goal == Goal::Tables;
     let (facts, version) = tokio::join!(Facts::ask(&session.live, &shared.config.schema), async {
         if needs_tables { check_version(&session.live, &shared.statements.version).await } else { Ok(()) }
     });
     let facts = facts?;
-    // This answer comes first: it names the reason why a server cannot hold locks.
+    // Checked first, because this answer contains the reason why a server cannot hold locks.
     facts.examine()?;
-    // A client that a pool lends receives no notifications here.
+    // The store receives no notifications over a client that a pool lends.
     shared.set_pooled(facts.is_pooled() || !session.is_driven_here());
     if !facts.is_pooled() || sets_later {
         session.live.set_process(facts.process.clone());

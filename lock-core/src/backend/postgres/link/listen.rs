@@ -1,7 +1,7 @@
-//! The connection that listens for notifications, one for each process.
+//! The connection that listens for notifications. Each process has one.
 //!
-//! It is a separate connection, because a pooler that shares its connections delivers no notifications, and because
-//! these must arrive while a statement runs.
+//! The connection is a separate one for two reasons: a pooler that shares its connections delivers no notifications,
+//! and notifications must arrive while a statement runs.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -27,43 +27,46 @@ use crate::backoff::Pauses;
 use crate::error::{LockErrorKind, Result};
 use crate::sync::{Mutex, Notify};
 
-/// How long a claim that will be queued waits until notifications can arrive. Without them it waits for a heartbeat.
+/// How long a claim that will be queued waits for the notifications to start. Without notifications, the claim relies
+/// on its heartbeats.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// The listening connection, on the background runtime of one manager. When that runtime ends, the next one takes over.
+/// The listening connection, on the background runtime of one manager. When that runtime ends, the next manager takes
+/// over.
 #[derive(Debug)]
 pub(crate) struct Listening {
     connections: Arc<PerRuntime<ListenConnector>>,
     managers: Arc<Managers>,
 }
 
-/// The managers whose runtimes may have the connection.
+/// The managers whose runtimes may run the connection.
 #[derive(Debug, Default)]
 struct Managers(Mutex<Attached>);
 
 #[derive(Debug, Default)]
 struct Attached {
     managers: Vec<(Weak<dyn Listener>, Handle)>,
-    /// Whether one of them has the connection.
+    /// Whether one of the managers runs the connection.
     listens: bool,
 }
 
-/// Makes and watches the listening connection.
+/// Creates and watches the listening connection.
 #[derive(Debug)]
 struct ListenConnector {
     shared: Shared,
-    /// The [version](crate::backend::remote::Listeners::version) of the listeners whose channels are listened to; 0 for none.
+    /// The [version](crate::backend::remote::Listeners::version) of the listeners whose channels are listened to; 0 if
+    /// there are none.
     covered: watch::Sender<u64>,
-    /// Whether the last dial failed. Then no call waits for the next one.
+    /// Whether the last dial failed. If so, no call waits for the next dial.
     failed: AtomicBool,
-    /// Whether a connection has listened before, here or on another runtime.
+    /// Whether an earlier connection has listened, on this runtime or on another one.
     lost_before: AtomicBool,
-    /// Wakes the connection when there are more listeners.
+    /// Wakes the connection when a listener is added.
     more: Notify,
 }
 
 impl Listening {
-    /// Makes the listening connection for `store`, whose other connections may lead to another server.
+    /// Creates the listening connection for `store`. The other connections of the store may lead to another server.
     pub(crate) fn new(config: Config, store: &Shared) -> Result<Self> {
         let shared = Shared::new(config, Arc::clone(store.listeners()))?;
         let covered = watch::Sender::new(0);
@@ -72,7 +75,7 @@ impl Listening {
         Ok(Self { connections: Arc::new(PerRuntime::idle(Arc::new(connector))), managers: Arc::default() })
     }
 
-    /// Notes the runtime of a manager. The first one that needs notifications makes the connection.
+    /// Records the runtime of a manager. The first manager that needs notifications creates the connection.
     pub(crate) fn attach(&self, listener: Weak<dyn Listener>, background: Option<&Handle>) {
         if let Some(background) = background {
             let mut attached = self.managers.0.lock();
@@ -82,12 +85,12 @@ impl Listening {
         self.connector().more.notify_waiters();
     }
 
-    /// Connects, unless that was done.
+    /// Connects, if no connection was started yet.
     pub(crate) fn start(&self) {
         self.managers.start(&self.connections);
     }
 
-    /// Waits until notifications for all listeners arrive. Returns whether they do.
+    /// Waits until notifications for all listeners arrive. Returns whether they arrive.
     pub(crate) async fn heard(&self) -> bool {
         self.start();
         let connector = self.connector();
@@ -100,7 +103,7 @@ impl Listening {
         timeout(PATIENCE, all).await.is_ok_and(|all| all.is_ok())
     }
 
-    /// Returns whether the last try to connect failed.
+    /// Returns whether the last attempt to connect failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.connector().failed.load(Ordering::Acquire)
     }
@@ -115,7 +118,7 @@ impl Listening {
 }
 
 impl Managers {
-    /// Makes the connection on the runtime of the first manager that lives, unless one of them has it.
+    /// Creates the connection on the runtime of the first living manager, if no manager runs the connection.
     fn start(self: &Arc<Self>, connections: &Arc<PerRuntime<ListenConnector>>) {
         let runtime = {
             let mut attached = self.0.lock();
@@ -130,8 +133,8 @@ impl Managers {
         };
         let (managers, connections) = (Arc::clone(self), Arc::downgrade(connections));
         let turn = Turn { managers, connections, runtime: runtime.id() };
-        // The first caller of a runtime makes its connection, which is then kept up. The task ends with its runtime, and
-        // the turn with the task.
+        // The first caller on a runtime creates the connection of that runtime, which is then kept up. The task ends
+        // with its runtime, and the turn ends with the task.
         runtime.spawn(async move {
             turn.connect().await;
             std::future::pending::<()>().await;
@@ -139,7 +142,7 @@ impl Managers {
     }
 }
 
-/// The turn of one manager to have the connection.
+/// The turn of one manager to run the connection.
 struct Turn {
     managers: Arc<Managers>,
     /// Weak, so that the connection ends with the store.
@@ -165,7 +168,7 @@ impl Drop for Turn {
         {
             let mut attached = self.managers.0.lock();
             attached.listens = false;
-            // The manager may live for a while longer than the runtime.
+            // The manager may exist a little longer than its runtime.
             attached.managers.retain(|(_, runtime)| runtime.id() != self.runtime);
         }
         if let Some(connections) = self.connections.upgrade() {
@@ -214,7 +217,7 @@ impl Connector for ListenConnector {
     }
 }
 
-/// Notes, when it is dropped, that no channel is listened to: the runtime of the connection may have ended.
+/// Records on drop that no channel is listened to, because the runtime of the connection may have ended.
 struct Ends<'a>(&'a watch::Sender<u64>);
 
 impl Drop for Ends<'_> {
@@ -241,7 +244,7 @@ impl ListenConnector {
     async fn listen(&self, session: &mut Session, pauses: &mut Pauses) -> Failure {
         let (mut missed, mut channels) = (0, HashSet::new());
         loop {
-            // This is made before the version is read, so that no listener is missed.
+            // Created before the version is read, so that no listener is missed.
             let more = self.more.notified();
             let version = self.shared.listeners().version();
             let wanted: HashSet<u128> = self.shared.listeners().processes().into_iter().collect();
@@ -273,7 +276,7 @@ impl ListenConnector {
     }
 }
 
-/// Returns the statements after which the channels of `wanted` are listened to, and no others.
+/// Returns the statements that make the session listen to the channels of `wanted`, and to no others.
 fn changes(channels: &HashSet<u128>, wanted: &HashSet<u128>) -> String {
     let begun = wanted.difference(channels).map(|process| format!("LISTEN \"{CHANNEL}{process:032x}\";"));
     let ended = channels.difference(wanted).map(|process| format!("UNLISTEN \"{CHANNEL}{process:032x}\";"));

@@ -8,7 +8,7 @@ use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::sql::{VERSION, identifier};
 use crate::error::LockErrorKind;
 
-/// The oldest server that the functions of the migration can run on.
+/// The oldest server that can run the functions of the migration.
 const OLDEST: i32 = 12;
 
 const PROBE: &str = "SELECT current_setting('server_version_num')::integer / 10000, pg_is_in_recovery(), \
@@ -47,7 +47,7 @@ impl Facts {
                 search_path: row.try_get(7)?,
                 process: ServerProcess {
                     pid: row.try_get(8)?,
-                    // `None` for a user who may not see sessions, not even this one.
+                    // `None` if the user may not see any session, not even this one.
                     started: row.try_get::<_, Option<String>>(9)?.unwrap_or_default(),
                 },
             })
@@ -55,12 +55,12 @@ impl Facts {
         read().map_err(|error| Failure::from_driver(&error))
     }
 
-    /// Returns whether the session lacks the settings that the login asked for. Then a pooler shares its connections.
+    /// Returns whether the session lacks the settings that the login requested. If so, a pooler shares its connections.
     pub(super) fn is_pooled(&self) -> bool {
         self.statement_timeout != STATEMENT_TIMEOUT
     }
 
-    /// Returns whether the session has all the settings of the library, and keeps them.
+    /// Returns whether the session has all settings of the library, and keeps them.
     pub(super) fn has_settings(&self) -> bool {
         !self.is_pooled() && self.search_path == SEARCH_PATH
     }

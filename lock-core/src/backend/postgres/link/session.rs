@@ -18,8 +18,8 @@ pub(crate) struct Session {
     pub(super) driver: Driver,
 }
 
-/// The driver's task; `None` if a pool of the application drives the connection. Dropping this value aborts the task, so
-/// that an abandoned dial leaves no socket open.
+/// The driver's task; `None` if a pool of the application drives the connection. Dropping this value aborts the task,
+/// so that an abandoned dial closes its socket.
 #[derive(Debug)]
 pub(super) struct Driver(Option<JoinHandle<()>>);
 
@@ -44,7 +44,8 @@ impl Session {
         self.driver.ended().await;
     }
 
-    /// Returns whether the store drives the connection: then it receives notifications, and no one else uses the session.
+    /// Returns whether the store drives the connection. If so, it receives notifications, and no one else uses the
+    /// session.
     pub(super) fn is_driven_here(&self) -> bool {
         self.driver.0.is_some()
     }
@@ -66,7 +67,7 @@ impl Drop for Driver {
     }
 }
 
-/// Delivers a notification. Ignores unknown ones, because any user of the database may send one.
+/// Delivers a notification. Ignores unknown notifications, because any user of the database may send one.
 fn deliver(listeners: &Listeners, channel: &str, payload: &str) {
     let process = channel.strip_prefix(CHANNEL).and_then(|process| u128::from_str_radix(process, 16).ok());
     let message = process.and_then(|process| Some((process, Message::parse(process, payload)?)));

@@ -1,12 +1,12 @@
-//! The proof that a pooler keeps a connection of the server for each client (`pooling=session`).
+//! The check that a pooler keeps a server connection for each client (`pooling=session`).
 //!
-//! A pooler does not reveal its mode, and a session that it shares must not be changed. So two plain clients ask in
-//! turn which process of the server serves them. A pooler in session mode serves each client with its own process,
-//! always the same. A pooler that shares its connections serves both with the same process, or one of them with
-//! several.
+//! A pooler does not reveal its mode, and a session that it shares must not be changed. So two plain clients take turns
+//! to query which server process serves them. A pooler in session mode serves each client with its own process, which
+//! never changes. A pooler that shares its connections serves both clients with the same process, or one client with
+//! several processes.
 //!
-//! Without the option no such proof is made: it holds with a high probability only, and a wrong guess would leave
-//! settings and locks in the sessions of others.
+//! Without the option, there is no such check: its result is only very probable, and a wrong result would leave
+//! settings and locks in the sessions of other clients.
 
 use std::time::Duration;
 
@@ -19,13 +19,14 @@ use crate::backend::postgres::error::Failure;
 use crate::backend::remote::tries;
 use crate::error::LockErrorKind;
 
-/// How often each client asks. Two connections that a busy pooler hands out at random pass all rounds once in 30,000 times.
+/// The number of queries of each client. Two connections that a busy pooler assigns at random pass all rounds once in
+/// 30,000 times.
 const ROUNDS: usize = 8;
 
 const ASK: &str = "SELECT pg_catalog.pg_backend_pid()";
 
 impl Shared {
-    /// Proves, if the settings name session pooling, that each client has a connection of the server for itself.
+    /// Checks that each client has a server connection for itself, if the settings name session pooling.
     pub(crate) async fn prove_session_pooling(&self) -> Result<(), Failure> {
         if !self.config.session_pooling {
             return Ok(());
@@ -43,7 +44,7 @@ impl Shared {
     }
 
     async fn second_client(&self, limit: Duration) -> Result<Session, Failure> {
-        // The pooler lets the client wait until it has a connection to the server.
+        // The pooler makes the client wait until it has a connection to the server.
         timeout(limit / 2, dial(self, Goal::Bare, limit)).await.unwrap_or_else(|_| Err(too_few()))
     }
 }
@@ -59,7 +60,7 @@ fn too_few() -> Failure {
     Failure::new(LockErrorKind::Unavailable, text)
 }
 
-/// Decides from the processes of the server that served two clients, round by round.
+/// Decides which mode the pooler has, from the server processes that served the two clients in each round.
 fn verdict(seen: &[[i32; 2]]) -> Result<(), Failure> {
     let Some(&[one, other]) = seen.first() else { return Ok(()) };
     let changed = seen.iter().find(|round| **round != [one, other]);

@@ -15,12 +15,12 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) statements: Statements,
     tls: Option<Tls>,
-    /// Whether a pooler that shares its connections answered the last dial: nothing may be set for a session then.
+    /// Whether the last dial reached a pooler that shares its connections. If so, nothing may be set for a session.
     pooled: AtomicBool,
-    /// Whether each session belongs to the store, as far as it knows. A pooler may share sessions without a sign.
+    /// Whether each session belongs only to the store, as far as is known. A pooler may share sessions without notice.
     own: Arc<AtomicBool>,
     listeners: Arc<Listeners>,
-    /// The processes of the server that were given up.
+    /// The server processes that were abandoned.
     pub(super) abandoned: Abandoned,
 }
 

@@ -1,4 +1,4 @@
-//! The encrypted stream, as the driver takes it.
+//! The encrypted stream, in the form for the driver.
 
 use std::io;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use crate::backend::BoxFuture;
 use crate::backend::postgres::error::Failure;
 use crate::backend::remote::Tls;
 
-/// Encrypts a connection once the server has agreed.
+/// Encrypts a connection after the server has agreed.
 pub(super) struct Upgrade {
     pub(super) tls: Tls,
     pub(super) host: String,
@@ -21,7 +21,7 @@ pub(super) struct Upgrade {
 /// A stream that is encrypted.
 pub(super) struct Encrypted<S>(S);
 
-/// The failure of a handshake, in the form that the driver passes on.
+/// The failure of a handshake, in a form that the driver passes on.
 #[derive(Debug)]
 pub(super) struct HandshakeError(Failure);
 
@@ -39,7 +39,7 @@ pub(super) fn handshake_failure(error: &tokio_postgres::Error) -> Option<Failure
     Some(failure.clone())
 }
 
-/// The project's own connector does the handshake. A macro names its stream, which differs in a build without TLS.
+/// The library's own connector does the handshake. A macro names its stream type, which differs in a build without TLS.
 macro_rules! upgrade {
     ($stream:ty) => {
         impl TlsConnect<TcpStream> for Upgrade {

@@ -1,4 +1,4 @@
-//! Sweeping the tables: deleting unused rows at the rate at which they are made.
+//! Sweeping the tables: deletes unused rows as fast as they are created.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,18 @@ use super::shared::Shared;
 use crate::backend::postgres::error::Failure;
 use crate::clock::Clock;
 
-/// How many keys a call checks: so few that a call of the application hardly waits for it.
+/// The number of keys that a call checks. The number is small, so that a call of the application hardly waits for the
+/// sweep.
 const KEYS_PER_CALL: i32 = 250;
-/// How long one connection sweeps between two heartbeats if at least half of the keys are deleted. Then a sweep deletes
+/// How long one connection sweeps between two heartbeats if at least half of the keys are deleted. A sweep then deletes
 /// about ten thousand keys a second.
 const AMONG_MANY: Duration = Duration::from_millis(400);
-/// How long it sweeps if most keys are in use. Such a key costs the server some microseconds.
+/// How long one connection sweeps if most keys are in use. Checking such a key costs the server some microseconds.
 const AMONG_FEW: Duration = Duration::from_millis(50);
 
 impl Shared {
-    /// Deletes the unused rows of some keys, if it is time. `to` is the last key of this connection's previous call.
-    /// Returns the key that it reached, or `None` at the end of the table and if another process sweeps.
+    /// Deletes the unused rows of some keys, if a sweep is due. `to` is the last key of this connection's previous
+    /// call. Returns the last checked key. Returns `None` at the end of the table, and if another process sweeps.
     pub(super) async fn sweep(&self, connection: &Arc<Connection>, mut to: Option<String>) -> Option<String> {
         let began = Clock::Suspend.now();
         loop {
@@ -29,7 +30,7 @@ impl Shared {
             let most;
             (to, most) = match swept {
                 Ok(Ok(swept)) => swept?,
-                // The next sweep continues from here.
+                // The next sweep continues at this position.
                 Ok(Err(failure)) => {
                     tracing::debug!(server = %self.address(), ?failure, "the lock tables were not swept");
                     return None;
@@ -43,7 +44,7 @@ impl Shared {
         }
     }
 
-    /// Makes one call. Returns the last key, and whether most of the keys were deleted.
+    /// Makes one call. Returns the last key, and whether most keys were deleted.
     async fn sweep_some(
         &self,
         connection: &Arc<Connection>,

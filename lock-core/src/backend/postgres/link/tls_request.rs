@@ -1,7 +1,7 @@
-//! Asks a server for TLS before the driver's handshake.
+//! Requesting TLS from a server before the driver's handshake.
 //!
-//! The driver would do the same, and report every refusal as "no TLS". A pooler that is full replies with an error here,
-//! and the user has to see that error.
+//! The driver could do this too, but it would report every refusal as "no TLS". A pooler without free connections
+//! replies with an error here, and the user must see that error.
 
 use std::io;
 
@@ -10,15 +10,15 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::backend::postgres::error::Failure;
 use crate::error::LockErrorKind;
 
-/// The request for TLS, as the protocol defines it: its length and its number.
+/// The request for TLS in the protocol: its length and its number.
 const REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
 /// The longest error message that is read.
 const LONGEST: usize = 8 * 1024;
 
-/// Asks for TLS. Returns `Ok` once the server has agreed and expects the handshake.
+/// Requests TLS. Returns `Ok` when the server has agreed and expects the handshake.
 pub(super) async fn request_tls(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<(), Failure> {
-    // A peer that refuses connections may have closed this one already. Its error can still be read.
+    // A peer that refuses connections may already have closed this one. Its error can still be read.
     let _ = stream.write_all(&REQUEST).await;
     match stream.read_u8().await.map_err(|error| lost(&error))? {
         b'S' => Ok(()),

@@ -1,8 +1,8 @@
 //! The supervision of an established connection.
 //!
-//! An empty request is sent twice a second. The connection is dropped after two missed answers, or after six
-//! while the server answers other calls. Between two of these requests the tables are [swept](super::sweep) from time to
-//! time.
+//! The supervisor sends an empty request twice a second. The connection is dropped after two missed answers, or after
+//! six if the server answers other calls. From time to time, the supervisor [sweeps](super::sweep) the tables between
+//! two of these requests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,20 +21,21 @@ use crate::backoff::Pauses;
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
 
-/// How often an empty request is sent. Two answers that are missed in a row end the connection. Any call may take that
-/// long: a server that waits for its disk is not lost.
+/// How often an empty request is sent. Two missed answers in a row end the connection. Each answer may take as long as
+/// any call, because a server that waits for its disk is not lost.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(500);
 const MISSED: u32 = 2;
-/// The limit while the server answers earlier calls, such as some that wait for the row of one key in turn. They delay
-/// all later calls, so a connection is given up here too: the next one does not have them.
+/// The number of missed answers if the server answers earlier calls. For example, several calls may wait one after
+/// another for the row of one key, and delay all later calls. Then the connection is also dropped, because a new
+/// connection does not have those calls.
 const MISSED_AT_WORK: u32 = 6;
 
-/// The pauses before a dial, after a connection fell silent. A server that answers a dial and then hangs in commits
-/// keeps a process for each connection. So only an answered commit resets the pauses.
+/// The pauses before a dial after a connection became silent. A server may answer a dial and then hang in commits. Such
+/// a server keeps a process for each connection, so only an answered commit resets the pauses.
 const SILENCES: Pauses = Pauses::new(Duration::from_millis(250), Duration::from_secs(30));
 
-/// The number of heartbeats between two checks whether it is time for a sweep. The server lets one connection sweep at
-/// a time; see inspect.sql.
+/// The number of heartbeats between two checks whether a sweep is due. The server allows only one connection to sweep
+/// at a time; see inspect.sql.
 const BEATS_PER_SWEEP: u32 = 10;
 
 impl Connector for Shared {
@@ -43,7 +44,7 @@ impl Connector for Shared {
     type Reaction = Reaction;
     type Legacy = Former;
 
-    /// The server may have no further connection for the thread that renews.
+    /// The server may have no free connection for the thread that renews.
     const SHARES: bool = true;
     const PAUSES: Pauses = Pauses::new(Duration::from_millis(10), Duration::from_millis(250));
 
@@ -69,7 +70,7 @@ impl Connector for Shared {
 
     async fn dial(&self, limit: Duration) -> Result<Session, Failure> {
         let session = match dial(self, Goal::Tables, limit).await {
-            // The server was a primary when the backend was made, so it may be one again.
+            // The server was a primary when the backend was created, so it may become one again.
             Err(failure) if failure.reaction == Reaction::Reconnect => return Err(failure.temporary()),
             dialled => dialled?,
         };
@@ -81,7 +82,7 @@ impl Connector for Shared {
 
     async fn watch(&self, session: &mut Session, former: &mut Former, pauses: &mut Pauses) -> Failure {
         if std::mem::replace(&mut former.lost, true) {
-            // The server may have lost the queue, or have sent grants while no connection listened.
+            // While no connection existed, the server may have lost the queue or sent grants.
             self.listeners().reconnected();
         }
         let failure = self.keep(session, pauses).await;
@@ -113,7 +114,7 @@ impl Default for Former {
 impl Shared {
     /// Pings the server twice a second, until the connection must be dropped.
     async fn keep(&self, session: &mut Session, pauses: &mut Pauses) -> Failure {
-        // The start is random, so that not all processes sweep at once.
+        // A random start, so that not all processes sweep at the same time.
         let mut beats = fastrand::u32(..BEATS_PER_SWEEP);
         let mut missed = 0;
         let mut swept_to = None;
@@ -125,8 +126,8 @@ impl Shared {
             if let Err(failure) = beat(session, self.config.timeout, &mut missed, answered).await {
                 return failure;
             }
-            // The pauses are reset after a heartbeat, and not after the dial: otherwise a server that accepts every
-            // connection and closes it would be dialled without a pause.
+            // Reset after a heartbeat, and not after the dial. Otherwise a server that accepts and then closes every
+            // connection would be dialled without a pause.
             if missed == 0 {
                 pauses.reset();
                 beats = beats.wrapping_add(1);
@@ -138,7 +139,7 @@ impl Shared {
     }
 }
 
-/// Pings the server after a pause, and calls `on_answer` with the time that the answer took. Returns why the connection
+/// Pings the server after a pause, and calls `on_answer` with the response time. Returns the reason if the connection
 /// must be dropped.
 pub(super) async fn beat(
     session: &mut Session,
@@ -151,7 +152,7 @@ pub(super) async fn beat(
         biased;
         () = session.driver.ended() => return lost("the server closed the connection"),
         () = session.live.poisoned.notified() => return lost("the server takes no writes any more"),
-        // After a missed answer no pause is needed: its timeout was the pause.
+        // After a missed answer no pause is needed, because its time-out served as the pause.
         () = sleep(if *missed == 0 { HEARTBEAT } else { Duration::ZERO }) => {}
     }
     let (answered, sent) = (session.live.answered(), Clock::Suspend.now());

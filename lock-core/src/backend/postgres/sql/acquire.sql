@@ -1,9 +1,9 @@
--- Makes one attempt at a claim for one key. A repeated request of the holder is answered granted, and never shortens the
--- lease.
+-- Makes one attempt at a claim for one key. A repeated request of the holder is answered with granted, and never
+-- shortens the lease.
 --
 -- p_ttl     the lease in us
--- p_fenced  whether the claim asks for a fencing token with the grant
--- p_room    the claim is queued only while fewer than this many wait; null: it is not queued
+-- p_fenced  whether the claim needs a fencing token with the grant
+-- p_room    the claim is queued only while fewer claims than this wait; null: it is not queued
 -- p_barges  the claim is not queued while a holder of its own process can hand the key off to it
 CREATE OR REPLACE FUNCTION lock_core.acquire(
     p_key text, p_owner text, p_record text, p_mode text, p_ttl bigint, p_fenced boolean, p_room integer, p_barges boolean
@@ -26,13 +26,14 @@ DECLARE
     v_others integer;
     v_holder lock_core.holders;
 BEGIN
-    -- Refuses a claim that is not queued without a row lock: many attempts then neither write nor wait for each other.
+    -- If the claim is not to be queued, refuses it without a row lock. So many attempts neither write nor wait for each
+    -- other.
     IF p_room IS NULL AND length(p_mode) = 1 AND EXISTS (SELECT FROM lock_core.holders h
             WHERE h.key = p_key AND h.mode = 'x' AND h.expires_at > t AND h.owner <> p_owner) THEN
         RETURN lock_core.held(p_key, p_owner, t, false);
     END IF;
     v_key := lock_core.lock_row(p_key, true);
-    -- The clock is read again: the wait for the lock takes nothing from the lease.
+    -- The clock is read again, so that the wait for the lock does not shorten the lease.
     t := clock_timestamp();
     v_until := t + p_ttl * interval '1 microsecond';
     v_queue := EXISTS (SELECT FROM lock_core.waiters w WHERE w.key = p_key);
@@ -46,10 +47,10 @@ BEGIN
             bool_or(h.owner = p_owner AND h.expires_at > t AND h.kept)
         INTO v_mode, v_count, v_ended, v_again, v_kept FROM lock_core.holders h WHERE h.key = p_key;
     IF v_kept THEN
-        -- A late copy of the request: its owner has released since, and the key stays taken for a while.
+        -- A late copy of the request: its owner has released the lock since then, and the key stays taken for a while.
         RETURN lock_core.held(p_key, p_owner, t, false);
     END IF;
-    -- A reader does not become a writer by asking again.
+    -- A reader does not become a writer with a repeated request.
     v_again := coalesce(v_again AND NOT (p_mode = 'x' AND v_mode <> 'x'), false);
     IF v_again THEN
         UPDATE lock_core.holders h SET expires_at = greatest(h.expires_at, v_until)
@@ -60,7 +61,7 @@ BEGIN
             PERFORM lock_core.clear(p_key, t);
             SELECT * INTO v_mode, v_count FROM lock_core.look(p_key);
         END IF;
-        -- The queue is served before a newcomer. An exclusive holder leaves nothing to serve.
+        -- The queue is served before a new claim. While an exclusive holder has the key, no waiter can be served.
         IF v_mode IS DISTINCT FROM 'x' AND v_queue THEN
             SELECT * INTO v_won, v_served, v_blocked FROM lock_core.serve(p_key, t, p_owner, p_ttl);
             SELECT * INTO v_mode, v_count FROM lock_core.look(p_key);
@@ -72,7 +73,7 @@ BEGIN
             RETURN a;
         END IF;
         IF NOT v_won AND NOT v_blocked AND lock_core.fits(p_mode, v_mode, v_count) THEN
-            -- No waiter is blocked, so the queue is empty: this owner has no entry.
+            -- No waiter is blocked, so the queue is empty, and this owner has no entry.
             PERFORM lock_core.put(p_key, p_owner, p_mode, p_record, v_until);
             v_won := true;
         END IF;
@@ -83,7 +84,7 @@ BEGIN
         a.now_us := lock_core.micros(t);
         a.waiting := CASE WHEN v_queue THEN lock_core.waiting(p_key, '', t) ELSE 0 END;
         IF p_fenced THEN
-            -- A repeated request gets the token of the first answer, which may have been lost.
+            -- A repeated request gets the token of the first answer, because that answer may have been lost.
             a.fence := CASE WHEN v_again AND v_key.fence_of = p_owner THEN v_key.fence
                 ELSE greatest(a.now_us, v_key.fence + 1) END;
             UPDATE lock_core.keys k SET fence = a.fence, fence_of = p_owner WHERE k.key = p_key;
@@ -97,14 +98,14 @@ BEGIN
     IF NOT v_served THEN
         PERFORM lock_core.commit_later();
     END IF;
-    -- A claim that is queued already keeps its place.
+    -- A claim that is already queued keeps its place.
     UPDATE lock_core.waiters w
         SET deadline = t + least(p_ttl, :waiter_lease_us) * interval '1 microsecond', ttl = p_ttl, record = p_record
         WHERE w.key = p_key AND w.owner = p_owner;
     IF FOUND THEN
         RETURN lock_core.held(p_key, p_owner, t, true);
     END IF;
-    -- All waiters are ahead of a claim that is queued now, so their number is also its place.
+    -- All waiters precede a claim that is queued now, so their number is also its position.
     v_others := lock_core.waiting(p_key, '', t);
     SELECT h.* INTO v_holder FROM lock_core.holders h WHERE h.key = p_key AND h.mode = 'x';
     IF v_others >= p_room OR p_barges AND lock_core.hands_off(v_holder, p_owner, t) THEN
@@ -116,7 +117,7 @@ BEGIN
         SELECT p_key, p_owner, greatest(lock_core.micros(t), coalesce(max(w.ticket) + 1, 0)),
             t + least(p_ttl, :waiter_lease_us) * interval '1 microsecond', p_ttl, p_mode, p_record
         FROM lock_core.waiters w WHERE w.key = p_key;
-    -- Only the first waiter is announced: from then on the holder knows, also from its renewals, that claims wait.
+    -- Only the first waiter is announced. After that, the holder is informed, and its renewals report the waiters too.
     IF v_others = 0 AND v_holder.owner IS NOT NULL THEN
         PERFORM lock_core.tell(v_holder.owner, 'contended ' || p_key);
     END IF;
@@ -126,8 +127,8 @@ BEGIN
     RETURN a;
 END $$;
 
--- Makes one attempt at an exclusive claim for several keys: all or none. The keys are sorted, so that two such claims lock
--- their rows in the same order. A claim of several keys is not queued. Waiters for a single key are served first.
+-- Makes one attempt at an exclusive claim for several keys: all or none. The keys are sorted, so that two such claims
+-- lock their rows in the same order. A claim of several keys is not queued. Waiters for a single key are served first.
 CREATE OR REPLACE FUNCTION lock_core.acquire_all(
     p_keys text[], p_owner text, p_record text, p_ttl bigint, p_fenced boolean
 ) RETURNS lock_core.answer LANGUAGE plpgsql
@@ -146,7 +147,7 @@ BEGIN
     -- All keys are locked before any key is checked.
     FOR number IN 1 .. cardinality(p_keys) LOOP
         v_row := lock_core.lock_row(p_keys[number], true);
-        -- A repeated request: every key has the same token of this owner, and the answer is that token.
+        -- A repeated request: if every key has the same token of this owner, that token is the answer.
         v_same := CASE WHEN v_row.fence_of = p_owner AND (number = 1 OR v_same = v_row.fence) THEN v_row.fence END;
         v_fence := greatest(v_fence, v_row.fence + 1);
         IF v_row.latch_until > clock_timestamp() THEN
@@ -161,7 +162,7 @@ BEGIN
         a.number := v_latched[1];
         RETURN a;
     END IF;
-    -- Every key is checked before the first one is written. Serving a queue grants single keys to their waiters only.
+    -- All keys are checked before the first one is written. Serving a queue grants single keys only to their waiters.
     FOR number IN 1 .. cardinality(p_keys) LOOP
         v_key := p_keys[number];
         CONTINUE WHEN EXISTS (SELECT FROM lock_core.holders h WHERE h.key = v_key AND h.slot = '' AND h.owner = p_owner

@@ -1,8 +1,9 @@
--- One attempt at a claim for one key, and one release: the common cases first (short.sql), then the long way.
+-- One attempt at a claim for one key, and one release. The common cases are tried first (short.sql), then the general
+-- functions.
 --
--- A session of the library has the settings of shared.sql from its start, and calls these functions. Any other session, such as
--- one that a pooler shares, calls `attempts` (together.sql) and `let_go_with_settings`, which set them. Otherwise the
--- `search_path` of that session could bring operators of other users into the functions without settings.
+-- A session of the library has the settings of shared.sql from its start, and calls these functions. Any other session,
+-- such as one that a pooler shares, calls `attempts` (together.sql) and `let_go_with_settings`, which set the settings.
+-- Otherwise the `search_path` of that session could make functions without settings use operators of other users.
 
 -- Makes one attempt. Returns the answer in the form of `flat`. For the parameters see `acquire`.
 CREATE OR REPLACE FUNCTION lock_core.attempt(
@@ -22,7 +23,8 @@ BEGIN
     RETURN v_answer;
 END $$;
 
--- Ends the grant of an owner for one key. Returns the answer of `hand_off`, or else that of `release`.
+-- Ends the grant of an owner for one key. Returns the answer of `hand_off`, or if that is null, the answer of
+-- `release`.
 CREATE OR REPLACE FUNCTION lock_core.let_go(p_key text, p_owner text, p_mode text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     v_answer text;

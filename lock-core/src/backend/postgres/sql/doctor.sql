@@ -1,8 +1,9 @@
--- The facts that `doctor` judges, in one statement: rows with a kind, a name, two texts and two numbers; see doctor/facts.rs. $1 is the
--- schema, $2 has the names of settings.
+-- The facts for `doctor`, in one statement. Each row has a kind, a name, two texts and two numbers; see
+-- doctor/facts.rs. $1 is the schema, $2 has the names of settings.
 --
--- A session that a pooler lends has no settings of the library. So each name has its schema here, and the operators get theirs when
--- the statement is made. A user without `pg_read_all_stats` sees the sessions of others without their state: these columns are null.
+-- A session that a pooler lends lacks the settings of the library. So each name has its schema here, and the operators
+-- get their schema when the statement is built. A user without `pg_read_all_stats` sees other users' sessions without
+-- their state: these columns are null.
 WITH here AS MATERIALIZED (
     SELECT d.oid, d.datname, d.datconnlimit FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()
 ), sessions AS MATERIALIZED (
@@ -14,14 +15,15 @@ WITH here AS MATERIALIZED (
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = $1 AND c.relkind = 'r'
 )
--- A setting of this session, and where its value comes from. Times are in ms.
+-- A setting of this session, and the source of its value. Times are in ms.
 SELECT 'setting', s.name, s.setting, s.source, NULL::bigint, NULL::bigint
 FROM pg_catalog.pg_settings s WHERE s.name = ANY ($2)
 UNION ALL
 -- The time of the server, in s.
 SELECT 'clock', NULL, pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())::pg_catalog.text, NULL, NULL, NULL
 UNION ALL
--- The user that logged in, whether it is a superuser, the user whose rights count, the limit of connections and their number.
+-- The user that logged in, whether it is a superuser, the user whose rights apply, the limit of connections, and their
+-- number.
 SELECT 'role', pg_catalog.quote_ident(r.rolname), r.rolsuper::pg_catalog.text, pg_catalog.quote_ident(current_user), r.rolconnlimit,
     (SELECT pg_catalog.count(*) FROM sessions a WHERE a.usesysid = r.oid)
 FROM pg_catalog.pg_roles r WHERE r.rolname = session_user
@@ -30,22 +32,24 @@ SELECT 'database', pg_catalog.quote_ident(h.datname), NULL, NULL, h.datconnlimit
     (SELECT pg_catalog.count(*) FROM sessions a WHERE a.datid = h.oid)
 FROM here h
 UNION ALL
--- Whether the user sees the sessions of others in full, the number of sessions, and of those that it sees in part only.
+-- Whether the user sees the sessions of other users in full, the number of sessions, and the number of those that it
+-- sees only in part.
 SELECT 'sessions', NULL, pg_catalog.pg_has_role('pg_read_all_stats'::pg_catalog.name, 'USAGE')::pg_catalog.text, NULL,
     pg_catalog.count(*), pg_catalog.count(*) FILTER (WHERE a.backend_type IS NULL)
 FROM sessions a WHERE a.datid IS NOT NULL AND coalesce(a.backend_type, 'client backend') = 'client backend'
 UNION ALL
--- Standbys: whether commits wait for each, and its state. Logical subscribers cannot take over, so they are left out.
+-- Standbys: whether commits wait for each standby, and its state. Logical subscribers cannot become a primary, so they
+-- are omitted.
 SELECT 'standby', r.application_name, r.sync_state, r.state, NULL, NULL
 FROM pg_catalog.pg_stat_replication r
 WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')
 UNION ALL
--- A table: whether it is logged (`p`) or not (`u`), its options, its dead and live rows.
+-- A table: whether it is logged (`p`) or not (`u`), its options, its numbers of dead and live rows.
 SELECT 'table', t.relname, t.relpersistence::pg_catalog.text, pg_catalog.array_to_string(t.reloptions, ' '),
     pg_catalog.pg_stat_get_dead_tuples(t.oid), pg_catalog.pg_stat_get_live_tuples(t.oid)
 FROM tables t
 UNION ALL
--- A right to a table that the user lacks, and a function that it may not call.
+-- A right to a table that the user lacks, and a function that the user may not call.
 SELECT 'no right', t.relname, p.name, NULL, NULL, NULL
 FROM tables t CROSS JOIN pg_catalog.unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p(name)
 WHERE NOT pg_catalog.has_table_privilege(t.oid, p.name)
@@ -54,7 +58,8 @@ SELECT 'no call', f.proname, NULL, NULL, NULL, NULL
 FROM pg_catalog.pg_proc f JOIN pg_catalog.pg_namespace n ON n.oid = f.pronamespace
 WHERE n.nspname = $1 AND NOT pg_catalog.has_function_privilege(f.oid, 'EXECUTE')
 UNION ALL
--- A session that is idle in a transaction and has locked a table: its modes, its user, its process, and for how many s.
+-- A session that is idle in a transaction and has locked a table: its modes, its user, its process, and its idle time
+-- in s.
 SELECT 'idle', a.application_name, pg_catalog.string_agg(DISTINCT l.mode, ' '), pg_catalog.quote_ident(a.usename), a.pid,
     pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - a.state_change)::bigint
 FROM pg_catalog.pg_locks l
@@ -64,7 +69,8 @@ FROM pg_catalog.pg_locks l
 WHERE l.granted AND a.state = 'idle in transaction'
 GROUP BY a.application_name, a.usename, a.pid, a.state_change
 UNION ALL
--- The oldest transaction whose snapshot keeps dead rows, in a session and among the prepared ones: for how many s it is open.
+-- The oldest transaction whose snapshot keeps dead rows, in a session and among the prepared transactions: its age in
+-- s.
 (SELECT 'open', a.application_name, a.state, NULL, a.pid,
     pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - a.xact_start)::bigint
 FROM sessions a JOIN here h ON h.oid = a.datid

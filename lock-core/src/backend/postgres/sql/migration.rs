@@ -1,10 +1,10 @@
-//! The text of the migration: the files of this folder, with the schema and the constants of the library.
+//! The text of the migration: the files of this folder, with the schema and the constants of the library inserted.
 
 use crate::backend::WAITER_LEASE;
 use crate::backend::postgres::config::{LOCK_TIMEOUT, SEARCH_PATH};
 use crate::backend::postgres::error::{LATER_VERSION, LEASE_OVER, OTHER_ISOLATION};
 
-/// The steps of the migration, in their order. They need a `search_path` of `pg_catalog` alone.
+/// The steps of the migration in their order. They need a `search_path` with only `pg_catalog`.
 const STEPS: [&str; 11] = [
     include_str!("tables.sql"),
     include_str!("shared.sql"),
@@ -19,19 +19,20 @@ const STEPS: [&str; 11] = [
     include_str!("inspect.sql"),
 ];
 
-/// The statements that set the `search_path` of a session by hand before the steps, and restore it after them.
+/// For a session that was opened by hand: the statements that set the `search_path` before the steps and restore it
+/// afterwards.
 const AROUND: (&str, &str) = (include_str!("begin.sql"), include_str!("end.sql"));
 
 /// The number of the migration that this version needs.
 pub(crate) const VERSION: i32 = 1;
 
-/// The prefix of a notification channel. The identity of the process follows.
+/// The prefix of a notification channel. The identity of the process follows the prefix.
 pub(crate) const CHANNEL: &str = "lock:wake:";
 
 /// The name of the schema in the files.
 const NAME: &str = "lock_core";
 
-/// Returns the migration of a schema for a session that was opened by hand.
+/// Returns the migration of a schema, for a session that was opened by hand.
 pub(crate) fn migration(schema: &str) -> String {
     let (before, after) = AROUND;
     [before, &steps(schema), after].concat()
@@ -43,15 +44,15 @@ pub(crate) fn steps(schema: &str) -> String {
     constants().into_iter().fold(text, |text, (name, value)| text.replace(name, &value))
 }
 
-/// Returns the name of a schema as the statements write it. It may be a word of SQL.
+/// Returns the name of a schema in the form for statements. The name may be a reserved word of SQL.
 pub(crate) fn identifier(schema: &str) -> String {
     if schema == NAME { schema.to_owned() } else { format!("\"{schema}\"") }
 }
 
-/// The placeholders in the files, with the constants that replace them.
+/// Returns the placeholders in the files, with the constants that replace them.
 fn constants() -> [(&'static str, String); 7] {
     [
-        // The settings of a function that any session may call; see shared.sql.
+        // The settings of functions that any session may call; see shared.sql.
         (
             ":settings",
             format!(

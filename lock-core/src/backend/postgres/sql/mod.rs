@@ -1,4 +1,4 @@
-//! The SQL that this backend runs, with the name of its schema.
+//! The SQL of this backend, with the name of its schema inserted.
 
 mod migration;
 mod statements;

@@ -1,9 +1,9 @@
--- Releases the grant of an owner on all of the keys, or removes its entries from their queues, and serves the next waiters.
+-- Releases the grant of an owner on all of the keys, or removes its queue entries. Serves the next waiters.
 --
 -- p_keep  how long the keys stay taken, in us; null: they are free
 -- p_own   the last fencing token that the process itself assigned for this grant; 0: none
--- Returns 1 released, 0 nobody holds it, -1 another owner holds it. An owner that left a queue gets 0 or -1. For several
--- keys, the least of these
+-- Returns 1 released, 0 no owner holds it, -1 another owner holds it. An owner that left a queue gets 0 or -1. For
+-- several keys, the least of these
 CREATE OR REPLACE FUNCTION lock_core.release(
     p_keys text[], p_owner text, p_mode text, p_keep bigint, p_own bigint
 ) RETURNS integer LANGUAGE plpgsql
@@ -26,8 +26,8 @@ BEGIN
     RETURN v_answer;
 END $$;
 
--- Releases one key. `later`: whether a crash of the server may lose this release: not if it served a waiter, keeps the key
--- taken, or raised the token.
+-- Releases one key. `later` tells whether a crash of the server may lose this release. A crash must not lose a release
+-- that served a waiter, keeps the key taken, or raised the token.
 CREATE OR REPLACE FUNCTION lock_core.release_one(
     p_key text, p_owner text, p_mode text, p_keep bigint, p_own bigint, OUT answer integer, OUT later boolean
 ) LANGUAGE plpgsql AS $$
@@ -49,7 +49,7 @@ BEGIN
     SELECT * INTO v_mine FROM lock_core.holders h
         WHERE h.key = p_key AND h.slot = v_slot AND h.owner = p_owner AND h.expires_at > t;
     IF FOUND AND v_mine.kept THEN
-        -- A repeated release, because the first answer was lost.
+        -- This is a repeated release, because the first answer was lost.
         answer := 1;
         later := false;
         RETURN;
@@ -72,8 +72,8 @@ BEGIN
         PERFORM lock_core.clear(p_key, t);
         SELECT * INTO v_mode, v_count FROM lock_core.look(p_key);
         answer := CASE WHEN lock_core.fits(p_mode, v_mode, v_count) THEN 0 ELSE -1 END;
-        -- The waiters behind one that left may fit beside the holders now, such as readers behind a writer. If this owner
-        -- was not queued, its lease may have run out: then a heartbeat serves the waiters.
+        -- The waiters after an owner that left the queue may fit along with the holders now, for example readers after
+        -- a writer. If this owner was not queued, its lease may have expired. Then a heartbeat serves the waiters.
         IF NOT v_queued THEN
             RETURN;
         END IF;
@@ -85,8 +85,8 @@ BEGIN
     END IF;
 END $$;
 
--- Takes one grant away from its holder on the order of an operator, and serves the next waiter. Returns whether there was
--- such a grant.
+-- Ends one grant of any holder when an operator requests it, and serves the next waiter. Returns whether the grant
+-- existed.
 CREATE OR REPLACE FUNCTION lock_core.force_release(p_key text, p_id text) RETURNS boolean
 LANGUAGE plpgsql
 :settings AS $$
@@ -107,13 +107,13 @@ BEGIN
     RETURN true;
 END $$;
 
--- Returns the public id of a grant: it names no other grant, and shows nothing of the owner token.
+-- Returns the public id of a grant. The id is unique, and does not reveal the owner token.
 CREATE OR REPLACE FUNCTION lock_core.id(p_owner text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT left(encode(sha256(convert_to(p_owner, 'UTF8')), 'hex'), 40)
 $$;
 
--- Turns an exclusive grant of its owner into a shared one, with a lease of `p_ttl` us from now, and serves the readers at the
--- head of the queue.
+-- Turns an exclusive grant into a shared one for its owner, with a lease of `p_ttl` us from now. Serves the readers at
+-- the head of the queue.
 CREATE OR REPLACE FUNCTION lock_core.downgrade(p_key text, p_owner text, p_ttl bigint) RETURNS lock_core.answer
 LANGUAGE plpgsql
 :settings AS $$
@@ -129,7 +129,7 @@ BEGIN
     END IF;
     UPDATE lock_core.holders h
         SET mode = 's',
-            -- A repeated request, because the first answer was lost, never shortens the lease.
+            -- A repeated request, whose first answer was lost, never shortens the lease.
             expires_at = greatest(CASE WHEN h.mode = 's' THEN h.expires_at END, t + p_ttl * interval '1 microsecond')
         WHERE h.key = p_key AND h.slot = '' AND h.owner = p_owner AND h.expires_at > t AND NOT h.kept AND h.mode IN ('x', 's');
     a.verdict := CASE WHEN FOUND THEN 1 ELSE 0 END;

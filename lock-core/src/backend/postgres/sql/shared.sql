@@ -1,27 +1,30 @@
--- Shared by the other functions: the lock of a key, its holders and its queue.
+-- Functions that the other functions use: the lock of a key, its holders and its queue.
 --
--- The settings of the functions that any session may call (`:settings`). `lock_timeout` limits the wait for the row of a key,
--- which another call locks for as long as it runs; without a limit the connection could hang. A session keeps the plans that it
--- made while the tables were small: without `enable_seqscan = off` it would go on reading whole tables when they have grown
--- (measured: 12 times the CPU time after 8,000 locks). That setting raises the estimated costs so far that each plan would be
--- compiled: hence `jit = off`. `search_path` keeps out operators and functions of other users. Otherwise, if any user may create
--- in `public`, one that fits the arguments better than that of Postgres would be called instead, with the rights of the service.
+-- The functions that any session may call have these settings (`:settings`). `lock_timeout` limits the wait for the row
+-- of a key, which another call locks until it ends. Without a limit, the connection could hang. A session keeps plans
+-- from the time when the tables were small. Without `enable_seqscan = off`, it would still read whole tables after they
+-- have grown (measured: 12 times the CPU time after 8,000 locks). That setting raises the estimated costs so far that
+-- each plan would be compiled, so `jit = off` is needed. `search_path` excludes operators and functions of other users.
+-- Otherwise, if any user may create objects in `public`, a function there that matches the arguments better than the
+-- one of Postgres would be called with the rights of the service.
 --
--- Functions that other functions call are in plpgsql, which keeps their plans for the session. A SQL function is planned at each
--- call, unless it is a single expression.
+-- Functions that other functions call are in plpgsql, which keeps their plans for the session. A SQL function is
+-- planned at each call if it is not a single expression.
 --
--- Every function that changes a key begins with `lock_row` or with the same lock, except a renewal. Under READ COMMITTED each
--- later statement has a snapshot of its own, and therefore sees the changes of the call that had the lock before.
+-- Every function that changes a key begins with `lock_row` or with the same lock. A renewal is the only exception.
+-- Under READ COMMITTED, each later statement has its own snapshot, so it sees the changes of the previous call that had
+-- the lock.
 --
--- The row of an owner is found by its slot: a condition on the owner alone would read the rows of all holders of the key. For
--- `slot IN ('', owner)` the planner uses no index, because it expects one row for a key, as most have.
+-- The row of an owner is found by its slot. A condition on the owner alone would read the rows of all holders of the
+-- key. For `slot IN ('', owner)` the planner uses no index: it expects one row per key, because most keys have one.
 
 -- Returns a time in us.
 CREATE OR REPLACE FUNCTION lock_core.micros(t timestamptz) RETURNS bigint LANGUAGE sql STABLE AS $$
     SELECT (extract(epoch FROM t) * 1000000)::bigint
 $$;
 
--- Refuses any isolation level but READ COMMITTED: an older snapshot would miss holders that were committed meanwhile.
+-- Refuses all isolation levels except READ COMMITTED: an older snapshot would miss holders that were committed
+-- meanwhile.
 CREATE OR REPLACE FUNCTION lock_core.check_isolation() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -29,8 +32,8 @@ BEGIN
     END IF;
 END $$;
 
--- Locks the row of a key until the end of the transaction, and returns it. Creates a missing row if `p_make`, or if the
--- key has holders or waiters; otherwise returns null.
+-- Locks the row of a key until the end of the transaction, and returns it. If the row is missing, creates it if
+-- `p_make` is true or if the key has holders or waiters. Otherwise returns null.
 CREATE OR REPLACE FUNCTION lock_core.lock_row(p_key text, p_make boolean) RETURNS lock_core.keys
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -49,7 +52,7 @@ BEGIN
         v_made := v_made OR FOUND;
     END LOOP;
     IF v_made THEN
-        -- The floor is read after the lock: the transaction that deleted the row before has committed the floor.
+        -- The floor is read after the lock: the transaction that deleted the row has already committed the floor.
         UPDATE lock_core.keys k SET fence = f.fence FROM lock_core.floor f WHERE k.key = p_key AND f.fence > 0
             RETURNING k.* INTO v_key;
         IF NOT FOUND THEN
@@ -59,16 +62,17 @@ BEGIN
     RETURN v_key;
 END $$;
 
--- Lets the server confirm the transaction up to a second before it is on disk. A crash of the server in that time loses it. Only
--- for changes that may be lost: a place in the queue, because its waiter queues again, and a release, because the key is free at
--- the latest at the end of its lease.
+-- Allows the server to confirm the transaction up to a second before it is on disk. If the server crashes in that time,
+-- the transaction is lost. The function is only for changes that may be lost. A place in the queue may be lost, because
+-- the waiter queues again. A release may be lost, because the key becomes free at the end of the lease anyway.
 CREATE OR REPLACE FUNCTION lock_core.commit_later() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
 END $$;
 
--- Notifies the process of an owner. The message is a hint, and arrives when the transaction commits. If a session of the
--- application listens and does not read, the server's message queue fills and commits would fail: then none is sent.
+-- Notifies the process of an owner. The message is a hint, and is sent when the transaction commits. If a session of
+-- the application listens without reading, the message queue of the server fills, and commits would fail. So no message
+-- is sent when the queue is nearly full.
 CREATE OR REPLACE FUNCTION lock_core.tell(p_owner text, p_message text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF pg_notification_queue_usage() < 0.9 THEN
@@ -76,9 +80,9 @@ BEGIN
     END IF;
 END $$;
 
--- Deletes the holders whose lease is over. A row that a transaction of the application has locked (see verify.sql) stays, and
--- keeps the key taken until that transaction ends. Postgres checks the condition again on the locked row: a renewal may have
--- changed it.
+-- Deletes the holders whose lease has ended. If a transaction of the application has locked a row (see verify.sql), the
+-- row stays and keeps the key taken until that transaction ends. Postgres checks the condition again on the locked row,
+-- because a renewal may have changed the row.
 CREATE OR REPLACE FUNCTION lock_core.clear(p_key text, t timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     -- An array instead of a join: the planner expects few rows, and would compare every pair of rows.
@@ -91,13 +95,15 @@ BEGIN
     END IF;
 END $$;
 
--- Returns the slot that the row of an owner has, if any. As it is STABLE, a condition on its result can use an index.
+-- Returns the slot of an owner's row, if the owner has a row. The function is STABLE, so a condition on its result can
+-- use an index.
 CREATE OR REPLACE FUNCTION lock_core.slot_of(p_key text, p_owner text) RETURNS text LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN coalesce((SELECT h.slot FROM lock_core.holders h WHERE h.key = p_key AND h.slot = p_owner), '');
 END $$;
 
--- Ends the grant of an owner. A row that a transaction of the application has locked stays until that transaction ends.
+-- Ends the grant of an owner. If a transaction of the application has locked the row, the row stays until that
+-- transaction ends.
 CREATE OR REPLACE FUNCTION lock_core.drop_holder(p_key text, p_owner text, t timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -109,33 +115,33 @@ BEGIN
     )
     DELETE FROM lock_core.holders h USING mine m WHERE h.key = p_key AND h.slot = m.slot;
     IF NOT FOUND THEN
-        -- This update changes no indexed column, so it does not wait for a transaction that has verified the lease, only
-        -- for a renewal, which is short.
+        -- This update changes no indexed column. So it does not wait for a transaction that has verified the lease. The
+        -- update waits only for a renewal, which is short.
         UPDATE lock_core.holders h SET expires_at = '-infinity'
             WHERE h.key = p_key AND h.slot = v_slot AND h.owner = p_owner;
         PERFORM lock_core.clear(p_key, t);
     END IF;
 END $$;
 
--- Returns the mode of the holders, null when there are none, and their number.
+-- Returns the mode of the holders (null if there are none) and their number.
 CREATE OR REPLACE FUNCTION lock_core.look(p_key text, OUT v_mode text, OUT v_count bigint) LANGUAGE plpgsql AS $$
 BEGIN
     SELECT min(h.mode), count(*) INTO v_mode, v_count FROM lock_core.holders h WHERE h.key = p_key;
 END $$;
 
--- Returns whether a claim of a mode can be granted beside the holders.
+-- Returns whether a claim with a mode can be granted along with the present holders.
 CREATE OR REPLACE FUNCTION lock_core.fits(p_mode text, p_held text, p_count bigint) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
     SELECT p_held IS NULL OR p_count = 0 OR p_mode <> 'x' AND p_mode = p_held
         AND (p_mode = 's' OR p_count < substr(p_mode, 2)::bigint)
 $$;
 
--- Returns whether the mode of a claim is incompatible with that of the holders, so that waiting would not help.
+-- Returns whether the mode of a claim is incompatible with the mode of the holders, so that waiting would not help.
 CREATE OR REPLACE FUNCTION lock_core.clashes(p_mode text, p_held text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
     SELECT p_held IS NOT NULL AND p_held <> p_mode AND (length(p_held) > 1 OR length(p_mode) > 1)
 $$;
 
--- Writes a grant. An owner's old row that could not be deleted is used again. The row of another is never overwritten.
+-- Writes a grant. Reuses an old row of the owner that could not be deleted. Never overwrites the row of another owner.
 CREATE OR REPLACE FUNCTION lock_core.put(
     p_key text, p_owner text, p_mode text, p_record text, p_until timestamptz
 ) RETURNS void LANGUAGE plpgsql AS $$
@@ -150,16 +156,17 @@ BEGIN
     END IF;
 END $$;
 
--- The number of live claims that wait, without `p_but`.
+-- Returns the number of live claims that wait, without `p_but`.
 CREATE OR REPLACE FUNCTION lock_core.waiting(p_key text, p_but text, t timestamptz) RETURNS integer
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN (SELECT count(*)::integer FROM lock_core.waiters w WHERE w.key = p_key AND w.owner <> p_but AND w.deadline >= t);
 END $$;
 
--- Grants the key to the waiters at the head of the queue that fit beside the holders, and deletes the dead waiters among
--- them. The caller has deleted the holders that have ended. Returns whether `p_me` was served (for `p_ttl`, and without a
--- message, because it gets the answer), whether any waiter was, and whether a waiter is left that goes before any newcomer.
+-- Grants the key to the waiters at the head of the queue that fit along with the holders, and deletes dead waiters
+-- among them. The caller has deleted the expired holders. Returns three values: whether `p_me` was served, whether any
+-- waiter was served, and whether a waiter remains that precedes any new claim. `p_me` is served for `p_ttl`, and
+-- without a message, because it gets the answer.
 CREATE OR REPLACE FUNCTION lock_core.serve(
     p_key text, t timestamptz, p_me text, p_ttl bigint, OUT won boolean, OUT served boolean, OUT blocked boolean
 ) LANGUAGE plpgsql AS $$
@@ -173,14 +180,14 @@ BEGIN
     served := false;
     blocked := false;
     SELECT * INTO v_mode, v_count FROM lock_core.look(p_key);
-    -- One pass: with a query for each head, each query would read the rows that were deleted before it.
+    -- One pass: with one query per head, each query would read the rows that were deleted before.
     FOR v_head IN SELECT w.ctid AS place, w.* FROM lock_core.waiters w WHERE w.key = p_key ORDER BY w.ticket LOOP
-        -- No waiter is served before the head, even if it would fit: otherwise a writer would never be served.
+        -- No waiter is served before the first one, even if it fits: otherwise a writer would never be served.
         IF v_head.deadline >= t AND NOT lock_core.fits(v_head.mode, v_mode, v_count) THEN
             blocked := true;
             EXIT;
         END IF;
-        -- Deleted by ctid, which cannot change meanwhile: to find an owner, the planner may scan the index by ticket.
+        -- Deleted by ctid, which cannot change meanwhile. To find an owner, the planner might scan the index by ticket.
         DELETE FROM lock_core.waiters w WHERE w.ctid = v_head.place;
         CONTINUE WHEN v_head.deadline < t;
         served := true;
@@ -191,19 +198,20 @@ BEGIN
             won := true;
             v_left := v_left - 1;
         ELSE
-            -- A short lease, so that a waiter that has died meanwhile blocks the key no longer than that. Its renewal
-            -- extends it to the whole ttl.
+            -- The lease is short: if the waiter has died meanwhile, it blocks the key for no longer than that. Its
+            -- renewal extends the lease to the whole ttl.
             PERFORM lock_core.put(p_key, v_head.owner, v_head.mode, v_head.record,
                 t + least(v_head.ttl, :waiter_lease_us) * interval '1 microsecond');
-            -- The queue is counted once, not for each grant.
+            -- The queue is counted once, and not for each grant.
             v_left := coalesce(v_left - 1, lock_core.waiting(p_key, '', t));
             PERFORM lock_core.tell(v_head.owner, 'granted ' || v_head.owner || ' ' || v_left);
         END IF;
     END LOOP;
 END $$;
 
--- Returns whether a holder can hand off to a claim of `p_owner`, inside their process: its grant is exclusive, live and not
--- released, and both tokens begin with the same 33 digits (32 name the process, one says whether its grants are handed off).
+-- Returns whether a holder can hand off to a claim of `p_owner` inside their process. The grant must be exclusive, live
+-- and not released, and both tokens must begin with the same 33 digits. 32 digits name the process, and one tells
+-- whether the process hands grants off.
 CREATE OR REPLACE FUNCTION lock_core.hands_off(p_holder lock_core.holders, p_owner text, t timestamptz) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
     SELECT p_holder.mode = 'x' AND NOT p_holder.kept AND p_holder.expires_at > t
@@ -219,13 +227,13 @@ DECLARE
 BEGIN
     a.verdict := 0;
     a.now_us := lock_core.micros(t);
-    -- A claim for a permit can go ahead once the first permit expires. An exclusive claim, or a reader behind one, needs the
-    -- last reader gone.
+    -- A claim for a permit can be granted when the first permit expires. An exclusive claim, or a reader queued after
+    -- one, must wait for the last reader.
     SELECT h.* INTO v_holder FROM lock_core.holders h WHERE h.key = p_key
         ORDER BY CASE WHEN length(h.mode) > 1 THEN h.expires_at END, h.expires_at DESC LIMIT 1;
     IF FOUND THEN
-        -- An expired row is still there while a transaction of the application has it locked. The end of that transaction
-        -- is not known, so the claim retries soon.
+        -- An expired row remains while a transaction of the application has it locked. It is unknown when that
+        -- transaction ends, so the claim retries soon.
         a.left_us := CASE WHEN v_holder.expires_at <= t THEN 50000
             ELSE lock_core.micros(v_holder.expires_at) - a.now_us END;
         a.record := v_holder.record;
@@ -249,8 +257,8 @@ BEGIN
     RETURN a;
 END $$;
 
--- Returns the columns of an answer, in their order, as one value: a row of eleven columns costs the server as much as a
--- statement.
+-- Returns the columns of an answer in their order as one value: a row of eleven columns would cost the server as much
+-- as a statement.
 CREATE OR REPLACE FUNCTION lock_core.flat(a lock_core.answer) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN ARRAY[

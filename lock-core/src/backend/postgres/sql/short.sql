@@ -1,11 +1,12 @@
--- The common cases of an attempt and of a release, in as few statements as possible: the server spends most of its time on
--- beginning and ending statements. Each function does what the long way does (acquire.sql, release.sql) in its case. In any other
--- case it returns null and has changed nothing that counts. Its caller (attempt.sql) then goes the long way in the same transaction.
+-- The common cases of an attempt and of a release, in as few statements as possible: the server spends most of its time
+-- on beginning and ending statements. Each function handles one case, with the same effect as the general functions
+-- (acquire.sql, release.sql). In any other case, it returns null and has changed nothing that matters. Its caller
+-- (attempt.sql) then calls the general function in the same transaction.
 --
--- The functions have no settings of their own, which would cost a tenth more.
+-- The functions have no settings of their own, because settings would make them a tenth slower.
 --
--- Each statement after the lock of the key has a snapshot of its own, and only those decide. An earlier statement would miss a
--- waiter that was queued while this call waited for the lock, until the next heartbeat of that waiter.
+-- Each statement after the lock of the key has its own snapshot, and only these statements decide. An earlier statement
+-- would miss a waiter that was queued while this call waited for the lock, until the waiter's next heartbeat.
 
 -- Grants a key that has no holder and no waiter. Returns the answer in the form of `flat`.
 CREATE OR REPLACE FUNCTION lock_core.take_free(
@@ -15,7 +16,7 @@ DECLARE
     t timestamptz := clock_timestamp();
     v_fence bigint;
 BEGIN
-    -- A key in use is not locked: many attempts at it neither write nor wait for each other.
+    -- A key in use is not locked, so that many attempts at it neither write nor wait for each other.
     PERFORM FROM lock_core.keys k WHERE k.key = p_key AND k.latch_until <= t
         AND NOT EXISTS (SELECT FROM lock_core.holders h WHERE h.key = p_key AND h.expires_at > t) FOR UPDATE;
     IF NOT FOUND THEN
@@ -38,7 +39,7 @@ BEGIN
     RETURN ARRAY['1', lock_core.micros(t)::text, v_fence::text, '0'];
 END $$;
 
--- Queues an exclusive claim behind an exclusive holder. Returns the answer in the form of `flat`.
+-- Queues an exclusive claim after an exclusive holder. Returns the answer in the form of `flat`.
 --
 -- p_room, p_barges  as in `acquire`; p_room is not null
 CREATE OR REPLACE FUNCTION lock_core.enqueue(
@@ -68,7 +69,7 @@ BEGIN
     IF v_others >= p_room OR p_barges AND v_own THEN
         RETURN NULL;
     END IF;
-    -- A claim that is queued already is left to the long way.
+    -- If the claim is already queued, the general function handles it.
     INSERT INTO lock_core.waiters (key, owner, ticket, deadline, ttl, mode, record)
         VALUES (p_key, p_owner, greatest(lock_core.micros(t), v_last + 1),
             t + least(p_ttl, :waiter_lease_us) * interval '1 microsecond', p_ttl, 'x', p_record)
@@ -76,11 +77,11 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    -- Only the first waiter is announced: from then on the holder knows, also from its renewals, that claims wait.
+    -- Only the first waiter is announced. After that, the holder is informed, and its renewals report the waiters too.
     IF v_others = 0 THEN
         PERFORM lock_core.tell(v_holder.owner, 'contended ' || p_key);
     END IF;
-    -- As `commit_later`.
+    -- The same as `commit_later`.
     v_later := set_config('synchronous_commit', 'off', true);
     RETURN ARRAY[
         '0', NULL, NULL, v_others::text, (lock_core.micros(v_holder.expires_at) - lock_core.micros(t))::text, v_holder.record,
@@ -88,12 +89,12 @@ BEGIN
     ];
 END $$;
 
--- Ends the grant of an owner for one key. If nobody waits, the key is free. If the first waiter and the grant are exclusive, the key
--- goes to that waiter.
+-- Ends the grant of an owner for one key. If no claim waits, the key becomes free. If the first waiter and the grant
+-- are exclusive, that waiter gets the key.
 --
--- Returns `1`, or `granted <owner> <waiters>` if the new holder is of the same process. That process learns it from this answer,
--- sooner than from a notification, which only another process gets. `waiters` is 1 if anybody waits behind the new holder, or
--- else 0: to count all would make each hand-off slower the longer the queue is.
+-- Returns `1`, or `granted <owner> <waiters>` if the new holder is in the same process. This answer informs that
+-- process sooner than a notification. Only other processes get a notification. `waiters` is 1 if a claim waits after
+-- the new holder, otherwise 0: counting all waiters would slow down each hand-off with the length of the queue.
 CREATE OR REPLACE FUNCTION lock_core.hand_off(p_key text, p_owner text, p_mode text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
@@ -107,7 +108,8 @@ BEGIN
     t := clock_timestamp();
     SELECT w.ctid AS place, w.* INTO v_next FROM lock_core.waiters w WHERE w.key = p_key ORDER BY w.ticket LIMIT 1;
     IF NOT FOUND THEN
-        -- A row that a transaction of the application has locked (see verify.sql) is left to the long way, here and below.
+        -- If a transaction of the application has locked the row (see verify.sql), the general function handles it,
+        -- here and below.
         DELETE FROM lock_core.holders h WHERE h.ctid = (
             SELECT o.ctid FROM lock_core.holders o
                 WHERE o.key = p_key AND o.slot = CASE p_mode WHEN 'x' THEN '' ELSE lock_core.slot_of(p_key, p_owner) END
@@ -117,14 +119,15 @@ BEGIN
         IF NOT FOUND THEN
             RETURN NULL;
         END IF;
-        -- As `commit_later`.
+        -- The same as `commit_later`.
         v_text := set_config('synchronous_commit', 'off', true);
         RETURN '1';
     END IF;
     IF v_next.mode <> 'x' OR v_next.deadline < t THEN
         RETURN NULL;
     END IF;
-    -- An exclusive holder is the only one. Its row becomes that of the next holder, with a short lease, as in `serve`.
+    -- A key has only one exclusive holder. Its row becomes the row of the next holder, with a short lease, as in
+    -- `serve`.
     UPDATE lock_core.holders h
         SET owner = v_next.owner, record = v_next.record, granted_at = t,
             expires_at = t + least(v_next.ttl, :waiter_lease_us) * interval '1 microsecond'

@@ -3,11 +3,11 @@
 use super::migration::identifier;
 use crate::backend::postgres::config::Config;
 
-/// The statements of a store, built once. Each is one transaction. For a session, the server keeps the plans of the
-/// functions that a statement calls, even if another client uses the session next.
+/// The statements of a store, built once. Each statement is one transaction. The server keeps the plans of the
+/// functions that a statement calls, as long as the session lasts and even if another client uses the session next.
 #[derive(Debug)]
 pub(crate) struct Statements {
-    /// One attempt at one key, for a session that has the settings of the library; see attempt.sql.
+    /// One attempt at one key, for a session with the settings of the library; see attempt.sql.
     pub(crate) attempt: String,
     /// Many attempts at one key; see together.sql.
     pub(crate) attempts: String,
@@ -16,9 +16,9 @@ pub(crate) struct Statements {
     /// The heartbeats of waiters.
     pub(crate) heartbeats: String,
     pub(crate) renew: String,
-    /// The release of one key that is not kept, in a session that has the settings of the library; see attempt.sql.
+    /// The release of one key that is not kept taken, for a session with the settings of the library; see attempt.sql.
     pub(crate) let_go: String,
-    /// The same for any other session, such as one that a pooler shares.
+    /// The same release for any other session, such as one that a pooler shares.
     pub(crate) let_go_with_settings: String,
     pub(crate) release: String,
     pub(crate) fence: String,
@@ -29,16 +29,17 @@ pub(crate) struct Statements {
     pub(crate) sweep: String,
     pub(crate) verify: String,
     pub(crate) version: String,
-    /// A write that changes nothing, which a standby refuses.
+    /// A write that changes nothing. A standby refuses it.
     pub(crate) ping: String,
     /// The facts about the server, for any session; see doctor.sql.
     pub(crate) doctor: String,
 }
 
-/// The operators in doctor.sql, as they are written there.
+/// The operators in doctor.sql, in the form of that file.
 const OPERATORS: [&str; 3] = ["=", "<>", "-"];
 
-/// Returns the statement of doctor.sql, whose operators are those of Postgres in any session.
+/// Returns the statement of doctor.sql. Its operators are qualified, so that any session uses the operators of
+/// Postgres.
 fn doctor() -> String {
     let text: String = include_str!("doctor.sql")
         .lines()
@@ -78,7 +79,7 @@ impl Statements {
         }
     }
 
-    /// The statements that a session of the library prepares, because they are run often.
+    /// Returns the statements that a session of the library prepares, because they run often.
     pub(crate) fn often(&self) -> [&str; 6] {
         [&self.attempt, &self.let_go, &self.release, &self.renew, &self.attempts, &self.heartbeats]
     }
@@ -96,7 +97,7 @@ mod tests {
         assert!(!format!("{statements:?}").contains("lock_core"), "{statements:?}");
     }
 
-    /// A session without the library's `search_path` could otherwise call what others made in `public`.
+    /// Without the library's `search_path`, a session could call functions that other users created in `public`.
     #[test]
     fn the_doctor_looks_every_name_up_in_one_place() {
         let text = doctor();

@@ -7,7 +7,7 @@
 -- floor     one row: the largest fencing token of the keys whose rows were deleted, and how far the last sweep came
 --
 -- Keys are compared by their bytes, so that the index finds a prefix in any locale. All times are the server's.
--- fillfactor leaves room on each page for the new version of a row that is updated.
+-- fillfactor reserves space on each page for the new version of a row that is updated.
 DO $$
 BEGIN
     -- `CREATE SCHEMA IF NOT EXISTS` needs the right to create a schema, even if the schema exists.
@@ -18,11 +18,12 @@ END $$;
 
 CREATE TABLE IF NOT EXISTS lock_core.keys (
     key         text COLLATE "C" PRIMARY KEY,
-    -- The last fencing token; at least the server's time in us when it was made.
+    -- The last fencing token. The token is at least the server's time (us) when it was made.
     fence       bigint NOT NULL DEFAULT 0,
-    -- Its holder: the owner token, with `:<number>` for a later holder of the grant by hand-off.
+    -- The holder of that token: the owner token. After a hand-off within the process, `:<number>` follows.
     fence_of    text NOT NULL DEFAULT '',
-    -- A count-down latch: the count that is left, the owner that set it, and when it expires. In use until then.
+    -- A count-down latch: the count that is left, the owner that set it, and its expiry. The latch is in use until
+    -- then.
     latch_left  integer NOT NULL DEFAULT 0,
     latch_by    text NOT NULL DEFAULT '',
     latch_until timestamptz NOT NULL DEFAULT '-infinity'
@@ -30,17 +31,17 @@ CREATE TABLE IF NOT EXISTS lock_core.keys (
 
 CREATE TABLE IF NOT EXISTS lock_core.holders (
     key        text COLLATE "C" NOT NULL,
-    -- 48 hexadecimal digits: 32 of the process, 16 of a counter. A secret between the process and the server.
+    -- 48 hexadecimal digits: 32 for the process, 16 for a counter. Only the process and the server may see the token.
     owner      text COLLATE "C" NOT NULL,
     -- `x` exclusive, `s` shared, `p<of>` one permit of that number.
     mode       text NOT NULL,
-    -- Describes the owner for people.
+    -- A description of the owner for people.
     record     text NOT NULL,
     -- The end of the lease. The row of an ended grant may stay until a claim needs the key.
     expires_at timestamptz NOT NULL,
-    -- Released by its holder, while the key stays taken until `expires_at`.
+    -- Whether the holder has released the key, which stays taken until `expires_at`.
     kept       boolean NOT NULL DEFAULT false,
-    -- '' for a grant that was exclusive at first: a key has one such row at most. The owner for any other.
+    -- '' for a grant that was exclusive at first: a key has at most one such row. For any other grant, the owner.
     slot       text COLLATE "C" NOT NULL DEFAULT '',
     granted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (key, slot)
@@ -48,11 +49,11 @@ CREATE TABLE IF NOT EXISTS lock_core.holders (
 CREATE TABLE IF NOT EXISTS lock_core.waiters (
     key      text COLLATE "C" NOT NULL,
     owner    text COLLATE "C" NOT NULL,
-    -- The order of arrival: the server's time in us, and larger than every ticket in the queue.
+    -- The order of arrival: the server's time in us, but larger than every ticket in the queue.
     ticket   bigint NOT NULL,
-    -- A waiter that sends no heartbeat until then is dead.
+    -- The waiter is dead if it sends no heartbeat until then.
     deadline timestamptz NOT NULL,
-    -- The lease that it asks for, in us.
+    -- The requested lease, in us.
     ttl      bigint NOT NULL,
     mode     text NOT NULL,
     record   text NOT NULL,
@@ -83,20 +84,20 @@ CREATE TABLE IF NOT EXISTS lock_core.latch_waiters (
 CREATE TABLE IF NOT EXISTS lock_core.floor (
     one      boolean PRIMARY KEY DEFAULT true CHECK (one),
     fence    bigint NOT NULL DEFAULT 0,
-    -- When the last sweep was (plus 10 s if it came to the end), and the key that it came to.
+    -- The time of the last sweep (plus 10 s if it reached the end), and the last key that it checked.
     swept_at timestamptz NOT NULL DEFAULT '-infinity',
     swept_to text COLLATE "C" NOT NULL DEFAULT ''
 );
 INSERT INTO lock_core.floor DEFAULT VALUES ON CONFLICT DO NOTHING;
 
--- The number of this migration. A later one keeps the functions of the earlier ones.
+-- The number of this migration. A later migration keeps the functions of earlier ones.
 CREATE TABLE IF NOT EXISTS lock_core.version (
     one    boolean PRIMARY KEY DEFAULT true CHECK (one),
     number integer NOT NULL
 );
 DO $$
 BEGIN
-    -- Otherwise this migration would replace the functions of a later version.
+    -- Without this check, the migration would replace the functions of a later version.
     IF EXISTS (SELECT FROM lock_core.version v WHERE v.number > :version) THEN
         RAISE EXCEPTION 'the lock tables are those of a later version, and were left alone' USING ERRCODE = ':later_version';
     END IF;
@@ -109,33 +110,33 @@ BEGIN
     IF to_regtype('lock_core.answer') IS NULL THEN
         -- The answer to an attempt or a heartbeat.
         CREATE TYPE lock_core.answer AS (
-            -- 1 granted, 0 held, -1 the claim is not queued any more, -2 the key is in use in an incompatible mode
+            -- 1 granted, 0 held, -1 the claim is no longer queued, -2 the key is in use in an incompatible mode
             verdict integer,
             -- The server's time in us.
             now_us  bigint,
             fence   bigint,
-            -- How many live claims wait, without the caller's.
+            -- The number of live claims that wait, without the caller's claim.
             waiting integer,
             -- The rest of the lease that must end before the claim can be granted, in us.
             left_us bigint,
-            -- The record of its holder.
+            -- The record of the holder.
             record  text,
-            -- How many live claims wait before the caller's, if that is queued.
+            -- The number of live claims that wait before the caller's claim, if that claim is queued.
             place   integer,
             -- Whether the holder can hand off to the caller's claim.
             own     boolean,
-            -- Whether the caller's claim was queued now, or kept in the queue.
+            -- Whether the caller's claim was queued now, or was kept in the queue.
             queued  boolean,
-            -- Why the claim is refused: for -2 the mode of the holders, or `latch`; for 0 `kept` if the holder has released the
-            -- key and it stays taken.
+            -- The reason for the refusal: for -2 the mode of the holders, or `latch`; for 0 `kept` if the holder has
+            -- released the key and the key stays taken.
             mode    text,
-            -- For a claim of several keys, the number of the key that is in use, for -2 and 0.
+            -- For a claim of several keys and a verdict of -2 or 0: the number of the key that is in use.
             number  integer
         );
     END IF;
 END $$;
 
--- Saves the largest token of deleted keys, so that tokens grow even after a deletion, and with a clock that is set back.
+-- Saves the largest token of deleted keys, so that tokens grow even after a deletion and after the clock is set back.
 CREATE OR REPLACE FUNCTION lock_core.raise_floor() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -149,7 +150,7 @@ BEGIN
 END $$;
 DO $$
 BEGIN
-    -- Creating a trigger locks the table, as an index does above.
+    -- Creating a trigger locks the table, like creating the index above.
     IF NOT EXISTS (SELECT FROM pg_trigger g
             WHERE g.tgrelid = to_regclass('lock_core.keys') AND g.tgname = 'raise_floor') THEN
         CREATE TRIGGER raise_floor AFTER DELETE ON lock_core.keys REFERENCING OLD TABLE AS gone

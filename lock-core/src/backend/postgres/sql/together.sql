@@ -1,7 +1,7 @@
--- Requests of many claims of one process in one call, so the row of the key is locked once. Each answer has the form of `flat`;
--- the answers are in the order of the owners.
+-- Requests of many claims of one process in one call, so that the row of the key is locked only once. Each answer has
+-- the form of `flat`, and the answers are in the order of the owners.
 
--- Makes attempts at one key, one after another; for the parameters see `acquire`.
+-- Makes attempts at one key, one after another. For the parameters see `acquire`.
 CREATE OR REPLACE FUNCTION lock_core.attempts(
     p_key text, p_owners text[], p_records text[], p_modes text[], p_ttls bigint[], p_fenced boolean[], p_rooms integer[],
     p_barges boolean[]
@@ -12,7 +12,7 @@ DECLARE
     v_now boolean := false;
 BEGIN
     FOR number IN 1 .. cardinality(p_owners) LOOP
-        -- The transaction may be confirmed early only if that is right for each attempt; see `commit_later`.
+        -- The transaction may be confirmed early only if each attempt allows it; see `commit_later`.
         PERFORM set_config('synchronous_commit', v_commit, true);
         RETURN NEXT lock_core.attempt(
             p_key, p_owners[number], p_records[number], p_modes[number], p_ttls[number], p_fenced[number], p_rooms[number],
@@ -25,7 +25,7 @@ BEGIN
     END IF;
 END $$;
 
--- Makes attempts at the same several keys, one after another.
+-- Makes attempts at the same keys, one after another.
 CREATE OR REPLACE FUNCTION lock_core.acquire_alls(
     p_keys text[], p_owners text[], p_records text[], p_ttls bigint[], p_fenced boolean[]
 ) RETURNS SETOF text[] LANGUAGE plpgsql
@@ -38,9 +38,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- Records the heartbeats of waiters, and serves the queue if the key is free. So a heartbeat also finds what no message
--- reported: a lease that ran out, or a grant whose message was lost. The deadlines are written before the queue is served;
--- otherwise the heartbeat of a waiter that was paused would delete that waiter.
+-- Records the heartbeats of waiters, and serves the queue if the key is free. So a heartbeat also detects changes
+-- without a message: an expired lease, or a grant whose message was lost. The deadlines are written before the queue is
+-- served: otherwise a waiter that was paused would be deleted by its own heartbeat.
 CREATE OR REPLACE FUNCTION lock_core.heartbeats(
     p_key text, p_owners text[], p_records text[], p_modes text[], p_ttls bigint[]
 ) RETURNS SETOF text[] LANGUAGE plpgsql
@@ -67,7 +67,7 @@ BEGIN
         PERFORM lock_core.clear(p_key, t);
         SELECT s.served INTO v_served FROM lock_core.serve(p_key, t, '', 0) s;
     END IF;
-    -- This includes the claims that were served just now, whose lease is short.
+    -- The update includes the claims that were served just now, which have a short lease.
     UPDATE lock_core.holders h SET expires_at = greatest(h.expires_at, t + r.ttl * interval '1 microsecond')
         FROM unnest(p_owners, p_modes, p_ttls) r (owner, mode, ttl)
         WHERE h.key = p_key AND h.slot = CASE r.mode WHEN 'x' THEN '' ELSE r.owner END AND h.owner = r.owner
@@ -76,16 +76,17 @@ BEGIN
     IF NOT v_served AND NOT v_granted THEN
         PERFORM lock_core.commit_later();
     END IF;
-    -- The queue is read once for all claims. Tickets are unique, so the place of a claim is the number of smaller tickets.
+    -- The queue is read once for all claims. Tickets are unique, so the position of a claim is the number of smaller
+    -- tickets.
     v_tickets := ARRAY(
         SELECT w.ticket FROM lock_core.waiters w WHERE w.key = p_key AND w.deadline >= t ORDER BY w.ticket
     );
     IF v_queued THEN
         v_held := lock_core.held_by(p_key, '', t, true);
     END IF;
-    -- `h` is joined as a table, and compared up here. A subquery that compares it with `r` would be joined through a cache
-    -- (Memoize) whose key lacks the columns that only its output needs (Postgres 14 to 16): every owner then got the answer of
-    -- the first one.
+    -- `h` is joined as a table, and compared here. If a subquery compared it with `r`, Postgres 14 to 16 would join the
+    -- subquery through a cache (Memoize). The key of that cache lacks columns that only the output needs, so every
+    -- owner would get the answer of the first owner.
     RETURN QUERY SELECT CASE
             WHEN w.ticket IS NOT NULL THEN ARRAY[
                 '0', lock_core.micros(t)::text, NULL, (cardinality(v_tickets) - 1)::text, v_held.left_us::text, v_held.record,

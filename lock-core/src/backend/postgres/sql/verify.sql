@@ -1,7 +1,8 @@
--- Locks the lease of an owner on all of the keys for the rest of the caller's transaction, and fails that transaction when
--- the lease is over. No other owner gets one of the keys before that transaction ends, even if the lease ends earlier.
+-- Locks the lease of an owner on all of the keys until the end of the caller's transaction. If the lease has ended,
+-- fails that transaction. No other owner gets one of the keys before that transaction ends, even if the lease ends
+-- earlier.
 --
--- The lock is the weakest there is: renewals go on, and no other statement of this library waits for it.
+-- The function uses the weakest row lock: renewals continue, and no other statement of this library waits for it.
 CREATE OR REPLACE FUNCTION lock_core.verify(p_keys text[], p_owner text) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
@@ -13,8 +14,8 @@ BEGIN
                 AND h.expires_at > clock_timestamp() AND NOT h.kept
             FOR KEY SHARE;
         IF NOT FOUND THEN
-            -- A snapshot of a higher level may be older than the grant or its last renewal, so the caller is to run the
-            -- transaction again.
+            -- With a higher isolation level, the snapshot may be older than the grant or its last renewal. So the
+            -- caller must run the transaction again.
             RAISE EXCEPTION 'the lease of the lock is over' USING ERRCODE =
                 CASE current_setting('transaction_isolation') WHEN 'read committed' THEN ':lease_over' ELSE '40001' END;
         END IF;

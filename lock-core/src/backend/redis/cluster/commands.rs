@@ -1,4 +1,4 @@
-//! The calls of the store on a Cluster: each runs on the node of its key, within its deadline.
+//! The calls of the store on a Cluster. Each call runs on the node of its key, within its deadline.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ use crate::error::{LockErrorKind, LossReason, Result as LockResult};
 use crate::key::Key;
 
 impl Router {
-    /// Connects to a Cluster: asks the nodes of the URL for the others, and dials every node that has slots.
+    /// Connects to a Cluster: requests the list of nodes from the nodes of the URL, and dials every node that has
+    /// slots.
     pub(crate) async fn connect(config: Config) -> LockResult<Arc<Self>> {
         let router = Self::new(config)?;
         slot::prepare();
@@ -34,9 +35,9 @@ impl Router {
         Ok(router)
     }
 
-    /// Connects to the nodes that have slots, until `give_up`. Fails if a node refuses permanently, or if none of them
-    /// can be reached: the Cluster may announce addresses that can be reached only from inside another network. If only
-    /// one node is down, it may still be replaced.
+    /// Connects to the nodes that have slots, until `give_up`. Fails if a node refuses permanently. Also fails if no
+    /// node can be reached: the Cluster may announce addresses that are valid only inside another network. If only one
+    /// node is down, it may still be replaced, and this succeeds.
     async fn meet(&self, give_up: Moment) -> Result<(), Failure> {
         let (began, patience) = (Clock::Suspend.now(), self.config().dial_timeout);
         let (nodes, mut dials) = (self.primaries(), JoinSet::new());
@@ -53,7 +54,7 @@ impl Router {
             match timeout(left, dials.join_next()).await {
                 Ok(Some(Ok(Ok(())))) if !met => {
                     met = true;
-                    // The others are about as fast, if they are up.
+                    // The other nodes are about as fast, if they are up.
                     limit = limit.min((Clock::Suspend.now().since(began) * 2).max(patience));
                 }
                 Ok(Some(Ok(Err((node, failure))))) if failure.is_permanent() => {
@@ -66,7 +67,7 @@ impl Router {
         if met { Ok(()) } else { Err(self.out_of_reach(&nodes)) }
     }
 
-    /// Returns the failure of a Cluster that announces addresses at which none of its nodes can be reached.
+    /// Returns the failure of a Cluster whose announced addresses cannot be reached.
     fn out_of_reach(&self, nodes: &[Arc<Server>]) -> Failure {
         let why =
             nodes.iter().find_map(|node| Some(node.connections.failure()?.naming(node.shared().address())));
@@ -93,7 +94,7 @@ impl Router {
         let last = Last::default();
         match timeout(deadline, self.call(key, &last, call)).await {
             Ok(answer) => answer,
-            // The last redirect shows that its node did nothing, but the call may have been sent again since.
+            // The node that sent the last redirect did nothing, but the call may have been sent again since then.
             Err(_) => {
                 let (last, missing) = (last.take(), || self.missing(slot::of_key(key.as_str())));
                 // Prefer the connection error over the redirect: it is more useful to the caller.
@@ -117,7 +118,7 @@ impl Router {
         let give_up = Clock::Suspend.now().plus(deadline);
         let answer = match parts(claim) {
             // If the deadline passes between two slots, the claim may hold some of its keys. The error is in doubt, so
-            // the library releases the whole claim by its owner.
+            // the library releases all keys of the claim by its owner.
             Some(parts) => timeout(deadline, self.acquire_parts(claim, &parts, give_up))
                 .await
                 .unwrap_or_else(|_| Err(Failure::no_answer(deadline))),
@@ -130,9 +131,9 @@ impl Router {
         answer.map_err(|failure| if claim.is_sent() { failure } else { failure.before_any_request() })
     }
 
-    /// Asks one node for `claim`, which is `whole` or its part in one slot. While the slot is being moved, a key that
-    /// is no longer on this node is requested from the other node if a plain SET suffices. The scripts name keys that
-    /// are on both sides, and must wait.
+    /// Requests `claim` from one node. `claim` is `whole`, or the part of `whole` in one slot. While the slot is being
+    /// moved, a key may no longer be on this node. If a plain SET suffices, the key is then requested from the other
+    /// node. A script names keys that may be on both nodes, so a script must wait for the end of the move.
     pub(super) async fn ask(
         &self,
         node: Arc<Server>,
@@ -141,8 +142,7 @@ impl Router {
         ask: Ask,
         give_up: Moment,
     ) -> Result<Attempt, Failure> {
-        // One deadline for all nodes: a request that reaches the last node must not take effect after the caller has
-        // given up.
+        // All nodes share one deadline: a request must not take effect on the last node after the caller has given up.
         let deadline = give_up.remaining(Clock::Suspend.now());
         match node.acquire(claim, ask, deadline).await {
             Err(Failure { reaction: Reaction::Follow(Redirect::Ask(place)), .. })
@@ -150,11 +150,10 @@ impl Router {
             {
                 self.next_of_slot(&node, &place).set_asking(claim, deadline).await
             }
-            // A second request is harmless: a claim that is not granted yet is granted at most once, however often it
-            // is sent.
+            // A second request is harmless: a claim is granted at most once, however often it is sent.
             Err(failure) if failure.reaction == Reaction::Again && ask != Ask::Probe => {
-                // This comes before the second request: from now on an answered release does not prove that neither
-                // request is still under way, and the release must be repeated.
+                // Marked before the second request is sent. From now on, an answered release does not prove that both
+                // requests have ended, so the release must be repeated.
                 whole.mark_resent();
                 let left = give_up.remaining(Clock::Suspend.now());
                 node.acquire(claim, ask, left).await
@@ -183,12 +182,12 @@ impl Router {
     ) -> Result<Released, Failure> {
         let call = |node: Arc<Server>| async move {
             match node.release(claim, keep_for).await {
-                // The first request may have released the lock, and the second then finds nothing. Only a success of
-                // the second request removes the doubt.
+                // The first request may have released the lock. Then the second request finds nothing. Only a success
+                // of the second request removes the doubt.
                 Err(failure) if failure.reaction == Reaction::Again => {
                     match node.release(claim, keep_for).await {
-                        // A plain release is answered like this only once, one that keeps the key every time. Either
-                        // way this owner has released the lock.
+                        // A plain release is answered like this only once; a release that keeps the key is always
+                        // answered like this. In both cases this owner has released the lock.
                         Ok(Released::Released) => Ok(Released::Released),
                         _ => Err(failure),
                     }
@@ -213,7 +212,7 @@ impl Router {
         }
     }
 
-    /// Returns a number for the node of the claim's slot. All claims of several keys share one number.
+    /// Returns a number that identifies the node of the claim's slot. All claims of several keys share one number.
     pub(crate) fn shard_of(&self, claim: &Claim) -> u64 {
         match self.node(slot::of_key(claim.key.as_str())) {
             Some(node) if claim.more.is_empty() => Arc::as_ptr(&node).addr() as u64,
@@ -223,10 +222,10 @@ impl Router {
 
     /// Lists the locks of all nodes.
     pub(crate) async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed, Failure> {
-        // A call without a key is never redirected, so the nodes must be looked up first.
+        // A call without a key is never redirected, so the list of nodes must be refreshed first.
         let patience = self.config().timeout;
         timeout(patience, self.look()).await.unwrap_or_else(|_| Err(Failure::no_answer(patience)))?;
-        // The failure of one node fails the list: otherwise the keys of its locks would look free.
+        // If one node fails, the list fails. Otherwise the locks of that node would look free.
         let (mut locks, mut truncated) = (Vec::new(), false);
         for node in self.primaries() {
             let listed = node.list(prefix, foreign, limit).await?;

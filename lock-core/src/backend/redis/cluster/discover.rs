@@ -1,4 +1,4 @@
-//! The views that several nodes have of the Cluster. A *look* asks them for these views.
+//! The views that several nodes have of the Cluster. A *look* requests these views from the nodes.
 
 use std::time::Duration;
 
@@ -16,31 +16,33 @@ use crate::backend::remote::{race, socket};
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
 
-/// The least time limit of one node, once another has answered.
+/// The minimum time limit for one node after another node has answered.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Returns the time limit of one node, once another has answered. A request for the view takes three round trips, four
-/// with TLS, and on a long link they must fit too.
+/// Returns the time limit for one node after another node has answered. A view takes three round trips, four with TLS.
+/// The limit leaves time for them on a slow link too.
 pub(super) fn patience(config: &Config) -> Duration {
     PATIENCE.max(config.dial_timeout / 3)
 }
 
-/// Returns the time limit of a look within a call: the look must end before the call is given up.
+/// Returns the time limit of a look within a call. The look must end before the call times out.
 pub(super) fn patience_of_call(config: &Config) -> Duration {
     PATIENCE.max((config.dial_timeout / 3).min(config.timeout * 2 / 3))
 }
 
-/// The time left to the other nodes once more than half have answered: a node that hangs must not slow down every look.
+/// The time limit for the remaining nodes after more than half have answered. One hanging node must not slow down every
+/// look.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Returns the newest view of these nodes, and whether most of them have answered.
+/// Returns the newest view of these nodes, and whether more than half of them have answered.
 ///
-/// Another Cluster may have the address of a node by now. So a view without any node of `known` counts only if no known
-/// node answers, and only from a node of the URL: most of the nodes of the URL must have given that answer. The `bool`
-/// of each node says whether the URL names it. A node that was removed from its Cluster knows no other node, and its
-/// view does not count.
+/// By now, another Cluster may use the address of a node. So a view that contains no node of `known` counts only under
+/// three conditions: no known node answers, the view is from a node of the URL, and more than half of the nodes of the
+/// URL sent such a view. The `bool` of each node tells whether the URL names the node. A node that was removed from its
+/// Cluster lists no other node, and its view does not count.
 ///
-/// Every node has `limit`. Once one has answered, the others have `patience` in all, or twice its time if that is more.
+/// Every node has `limit`. After the first answer, the other nodes have `patience` in all, or twice the time of the
+/// first answer if that is longer.
 pub(super) async fn around(
     nodes: impl Iterator<Item = (Shared<Primary>, bool)>,
     known: &SlotMap,
@@ -64,7 +66,7 @@ pub(super) async fn around(
             most if most * 2 > count => GRACE,
             _ => patience.saturating_sub(passed) + GRACE,
         };
-        // The set is dropped with this function, which ends the requests that are still under way.
+        // This function owns the set. When it returns, the requests that are still running are cancelled.
         match timeout(wait, asked.join_next()).await {
             Ok(Some(Ok(Ok(view)))) => {
                 if views.is_empty() {
@@ -73,7 +75,7 @@ pub(super) async fn around(
                 }
                 views.push(view);
             }
-            // A permanent failure says more than a temporary one, so it is kept.
+            // A permanent failure is more useful to the caller than a temporary one, so it is kept.
             Ok(Some(Ok(Err(failure)))) => match &failed {
                 Some(known) if Failure::is_permanent(known) => {}
                 _ => failed = Some(failure),
@@ -88,7 +90,7 @@ pub(super) async fn around(
     let any_known = views.iter().any(|(view, _)| is_known(view));
     views.retain(|(view, is_named)| if any_known { is_known(view) } else { *is_named });
     let count = if any_known { count } else { all_named };
-    // This must be most of all nodes that were asked, not only of the nodes that answered.
+    // The views must come from more than half of all nodes that were asked, not only of the nodes that answered.
     let most = views.len() * 2 > count;
     let views = views.into_iter().map(|(view, _)| view);
     let newest = views.reduce(|one, other| if other.is_newer_than(&one) { other } else { one });
@@ -102,7 +104,8 @@ pub(super) async fn around(
     newest.map(|view| (view, most)).ok_or_else(|| failed.unwrap_or_else(nobody))
 }
 
-/// Asks one node over a connection that ends with the answer. A name may lead to several nodes, of which any will do.
+/// Requests the view of one node over a connection that closes after the answer. If a name resolves to several nodes,
+/// any of them may answer.
 async fn ask(node: &Shared<Primary>, progress: &Progress) -> Result<SlotMap, Failure> {
     let Address::Tcp { host, port } = node.address() else {
         return Err(Failure::new(LockErrorKind::Unavailable, "no place to ask at"));
@@ -132,8 +135,8 @@ async fn ask_at(
     is_one: bool,
     progress: &Progress,
 ) -> Result<SlotMap, Failure> {
-    // This is a separate connection. When a connection of a caller is dialled, a look confirms that its node is a
-    // primary, so a look that waited for such a connection would wait for itself.
+    // This is a separate connection. When a caller's connection is dialled, a look confirms that the node is a primary.
+    // If a look waited for such a connection, it would wait for itself.
     let (connection, _driver) = open(node, way, progress).await?;
     let mut questions = Pipeline::with_capacity(2);
     questions.cmd("CLUSTER").arg("INFO");
@@ -148,7 +151,8 @@ async fn ask_at(
     }
     let Way::Tcp(host, address) = way else { return Err(Failure::unexpected(slots)) };
     let ip = address.ip().to_string();
-    // A name of several nodes identifies none of them, but only the name is in the certificate.
+    // A name that resolves to several nodes identifies none of them. With TLS the name is used anyway, because the
+    // certificate contains only the name.
     let host = if is_one || node.tls().is_some() { host } else { &ip };
     SlotMap::read(text(info)?, slots, host).ok_or_else(|| Failure::unexpected(slots))
 }

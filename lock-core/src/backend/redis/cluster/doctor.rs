@@ -1,4 +1,4 @@
-//! The doctor of a Cluster: of each primary.
+//! The doctor of a Cluster, which checks each primary.
 
 use tokio::time::timeout;
 
@@ -9,9 +9,9 @@ use crate::backend::{BoxFuture, Finding, Severity};
 use crate::error::{LockError, LockErrorKind, Result};
 
 impl Router {
-    /// Returns the findings about each node that has slots. A node that does not answer is a finding too.
+    /// Returns the findings about each node that has slots. An unreachable node is also a finding.
     pub(crate) async fn doctor(&self) -> Result<Vec<Finding>> {
-        // Without this, a node that was replaced since the last call would count as one that does not answer.
+        // Without this look, a node that was replaced since the last call would count as unreachable.
         let _ = timeout(self.config().timeout, self.look_again()).await;
         let nodes = self.primaries();
         let asked = nodes.iter().map(|node| -> BoxFuture<'_, _> {

@@ -1,4 +1,4 @@
-//! Sends a call to the node of its key, and follows its redirects.
+//! Sending a call to the node of its key, and following redirects.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -31,13 +31,13 @@ impl Last {
 
 /// Pauses before a call is sent again while its slot is being moved or has no node.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(5), Duration::from_millis(50));
-/// The number of moves that a call follows without a pause. After that the call pauses, because two nodes may redirect
-/// it to each other.
+/// The number of MOVED redirects that a call follows without a pause. After them the call pauses, because two nodes may
+/// redirect to each other.
 const AT_ONCE: u32 = 3;
 
 impl Router {
-    /// Runs a call on the node of the key, and again if that node did nothing but redirect it. This has no deadline;
-    /// `last` keeps the reason of the last repetition, for the caller that gives up.
+    /// Runs a call on the node of the key, and repeats the call if the node only redirected it. This function has no
+    /// deadline. If the caller gives up, `last` contains the reason for the last repetition.
     pub(super) async fn call<T, F>(
         &self,
         key: &Key,
@@ -50,29 +50,30 @@ impl Router {
         let slot = slot::of_key(key.as_str());
         let (mut pauses, mut moves) = (PAUSES, 0);
         loop {
-            // The node is looked up in each round, because a redirect or a look may have given the slot to another
+            // The node is looked up in each round, because a redirect or a look may have assigned the slot to another
             // node.
             let node = self.ready(slot).await?;
             let failure = match call(Arc::clone(&node)).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            // Any other failure may follow an execution, so the call is not repeated here.
+            // After any other failure, the node may have executed the call, so the call is not repeated here.
             let Some(redirect) = failure.redirect().cloned() else { return Err(failure) };
-            // This is kept outside this future, because a deadline may drop the future in the next pause or call.
+            // The reason is stored outside this future, because a deadline may drop the future in the next pause or
+            // call.
             last.keep(&redirect);
             match redirect {
                 Redirect::Moved { slot, place } => {
-                    // Recorded for all callers: the next one for this slot goes to the new node at once.
+                    // Recorded for all callers, so that the next call for this slot is sent to the new node at once.
                     self.moved(slot, &node, &place);
                     moves += 1;
                     if moves <= AT_ONCE {
                         continue;
                     }
                 }
-                // A call that the other node can execute has already been sent there.
+                // If the other node can execute the call, the call has already been sent there.
                 Redirect::Ask(_) | Redirect::Later => {}
-                // A look that fails changes nothing: the call is repeated until its deadline.
+                // A failed look changes nothing: the call is repeated until its deadline.
                 Redirect::Down => drop(self.look_again().await),
             }
             sleep(pauses.next()).await;

@@ -1,8 +1,8 @@
-//! Claims of several keys in several slots, which no single script can access.
+//! Claims of several keys in several slots. No single script can access several slots.
 //!
-//! The slots are claimed one after another, and released again if one of their keys is held. Once the answer is there,
-//! the claim has all keys or none; until then, keys may be taken although the claim fails in the end. Such a claim
-//! never queues, so two of them never wait for each other.
+//! The slots are claimed one after another. If a key in one of them is held, the slots that were claimed before are
+//! released. When the call returns, the claim holds all keys or none. Before that, some keys may be taken for a short
+//! time, even if the claim fails in the end. Such a claim never queues, so two of them never wait for each other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,20 +48,20 @@ impl Router {
     ) -> Result<Attempt, Failure> {
         // Each part has its own marks, so the mark of the whole claim is set here.
         claim.mark_sent();
-        // One deadline for all slots, because the lease counts from the first request.
+        // All slots share one deadline, because the lease counts from the first request.
         let deadline = give_up.remaining(Clock::Suspend.now());
         let mut grants = Vec::with_capacity(parts.len());
         for (number, part) in parts.iter().enumerate() {
-            // Never queued: with some keys held and others waited for, two such claims could wait for each other.
+            // Never queued: two claims that each hold some keys and wait for others could wait for each other.
             let call = |node| self.ask(node, part, claim, Ask::Try, give_up);
             match self.within(deadline, &part.key, call).await {
                 Ok(Attempt::Granted(grant)) => grants.push(grant),
                 answer => {
                     let answer = answer.map(|attempt| attempt.on_key(claim, &part.key));
                     let answer = answer.map_err(|failure| failure.on_key(&part.key));
-                    // The part that failed is not among these: a refusal took nothing, and an error that is in doubt
-                    // makes the caller release the whole claim. If a release fails, keys may stay taken, so that is in
-                    // doubt too.
+                    // Only the parts before the failed part are released. A refused part holds nothing. If the error is
+                    // in doubt, the caller releases the whole claim. If a release fails here, keys may stay taken, so
+                    // the error becomes in doubt.
                     let back = self.release_parts(&parts[..number], None, deadline).await;
                     return match back {
                         Ok(_) => answer,
@@ -81,7 +81,7 @@ impl Router {
                         let text = "one of the keys was lost before the others were there";
                         return Err(Failure::new(LockErrorKind::Unavailable, text).in_doubt());
                     }
-                    // Whatever the node said of the token: all keys are taken, and the caller must release them.
+                    // The node refused to make the token. All keys are taken, so the caller must release them.
                     Err(failure) => return Err(failure.in_doubt()),
                 }
             }
@@ -99,10 +99,10 @@ impl Router {
     ) -> Result<Released, Failure> {
         let call = |part| -> BoxFuture<'_, _> { Box::pin(self.release_one(part, keep_for, deadline)) };
         let mut answer = Released::Released;
-        // Every release runs to its end before the first failure is returned: one node that fails must not leave the
-        // keys of the others taken.
+        // All releases finish before the first failure is returned: a failed node must not keep the keys of the other
+        // nodes taken.
         for released in join_all(parts.iter().map(call).collect()).await {
-            // The worst answer of a part is the answer of the claim.
+            // The worst answer among the parts is the answer of the claim.
             answer = match (answer, released?) {
                 (Released::Taken, _) | (_, Released::Taken) => Released::Taken,
                 (Released::Expired, _) | (_, Released::Expired) => Released::Expired,
@@ -130,9 +130,9 @@ impl Router {
         self.level(claim, fences, deadline).await
     }
 
-    /// Raises the tokens of all keys to the largest, which becomes the token of the grant: the next owner of each key
-    /// then gets a larger one. The nodes have clocks of their own, so tokens made from the time alone would not ensure
-    /// that.
+    /// Raises the tokens of all keys to the largest one, which becomes the token of the grant. Then the next owner of
+    /// each key gets a larger token. Tokens made only from the time would not ensure this, because each node has its
+    /// own clock.
     async fn level(
         &self,
         claim: &Claim,
@@ -155,8 +155,8 @@ impl Router {
                     return Ok(Err(reason));
                 }
             }
-            // Marks the whole claim, because the part and its marks end with this call. Renewals then keep the token
-            // remembered.
+            // Marks the whole claim, because the parts and their marks are dropped at the end of this call. With the
+            // mark, renewals also extend the time for which the server remembers the token.
             claim.mark_fenced();
             if part.is_fence_ahead() {
                 claim.mark_fence_ahead();

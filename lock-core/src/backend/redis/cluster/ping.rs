@@ -1,4 +1,4 @@
-//! The ping of a Cluster: of each node that has slots.
+//! The ping of a Cluster, which pings each node that has slots.
 
 use tokio::time::timeout;
 
@@ -10,7 +10,8 @@ use crate::backend::{BoxFuture, Ping};
 use crate::error::{LockError, LockErrorKind, Result};
 
 impl Router {
-    /// Pings each node at a key of its slots. Fails unless most nodes serve: then the Cluster can replace the others.
+    /// Pings each node at a key of one of its slots. Succeeds if more than half of the nodes serve: they can then
+    /// replace the other nodes.
     pub(crate) async fn ping(&self) -> Result<Ping> {
         let (nodes, without_node) = self.nodes_and_gaps();
         let pings = nodes.iter().map(|(slot, node)| -> BoxFuture<'_, _> {
@@ -21,7 +22,7 @@ impl Router {
         });
         let answers = join_all(pings.collect()).await;
         if without_node > 0 || answers.iter().any(|(_, answer)| answer.is_err()) {
-            // Another node may have the slots by now. The next ping finds it.
+            // Another node may have the slots by now. The next ping finds that node.
             let _ = timeout(self.config().timeout, self.look_again()).await;
         }
         let merged = Ping::of_most(&answers).ok_or_else(|| {

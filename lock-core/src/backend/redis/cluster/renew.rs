@@ -1,4 +1,4 @@
-//! The renewal of a batch: one pipeline for each node, all at once, each with its own deadline.
+//! The renewal of a batch. Each node gets one pipeline with its own deadline, and all pipelines run at the same time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::backend::remote::join_all;
 use crate::backend::remote::renewal::{KeyLease, of_grants};
 use crate::backend::{BoxFuture, Renew, Renewal};
 
-/// The most times that one renewal is sent while nodes redirect it.
+/// The maximum number of rounds in which one renewal is sent while nodes redirect it.
 const ROUNDS: usize = 3;
 
 /// One key of one grant.
@@ -43,9 +43,10 @@ impl Router {
             Part { at, lock, slot: slot::of_key(lock.key.as_str()), asking: None, redirect: None }
         };
         let parts: Vec<_> = batch.iter().flat_map(KeyLease::of_grant).enumerate().map(part).collect();
-        // Unknown until an answer is there: a missing answer must not count as a renewal.
+        // Unknown until an answer arrives: a missing answer must not count as a renewal.
         let mut verdicts = vec![Verdict::Unknown(Failure::no_answer(deadline)); parts.len()];
-        // A node that hangs does not harm the locks of the others: their answers only wait for its deadline.
+        // A hanging node does not harm the locks of the other nodes. The hanging node only delays the other answers
+        // until its deadline.
         let group = |parts| -> BoxFuture<'_, _> { Box::pin(self.renew_group(parts, deadline)) };
         let groups = self.by_node(parts).into_iter().map(group);
         for (at, verdict) in join_all(groups.collect()).await.into_iter().flatten() {
@@ -54,16 +55,16 @@ impl Router {
         of_grants(batch, verdicts, |failure| failure.to_error(&self.config().address))
     }
 
-    /// Groups the parts by the node that is asked for them, with the parts of one slot side by side.
+    /// Groups the parts by the node that each is sent to. Parts of the same slot are adjacent.
     fn by_node<'a>(&self, mut parts: Vec<Part<'a>>) -> Vec<Vec<Part<'a>>> {
-        // A script can name keys of one slot only, so these must be neighbours.
+        // A script can name only keys of one slot, so the keys of a slot must be adjacent.
         parts.sort_by_key(|part| part.slot);
         let mut groups: Vec<(Option<Arc<Server>>, Vec<Part<'a>>)> = Vec::new();
         for part in parts {
-            // The node that was named by ASK goes first: until the slot has moved as a whole, the router still knows
-            // the old node.
+            // A node from an ASK redirect takes precedence. The router keeps the old node until the whole slot has
+            // moved.
             let node = part.asking.clone().or_else(|| self.node(part.slot));
-            // A pipeline is sent with ASKING or without it, so parts of both sorts are kept apart.
+            // A pipeline is sent either with ASKING or without, so the two kinds of parts are separated.
             let belongs = |(of, others): &&mut (Option<Arc<Server>>, Vec<Part<'a>>)| {
                 of.as_ref().map(Arc::as_ptr) == node.as_ref().map(Arc::as_ptr)
                     && others.first().is_some_and(|other| other.asking.is_some() == part.asking.is_some())
@@ -76,18 +77,18 @@ impl Router {
         groups.into_iter().map(|(_, parts)| parts).collect()
     }
 
-    /// Renews the parts that one node is believed to have, and follows its redirects.
+    /// Renews the parts that the router assigns to one node, and follows redirects.
     async fn renew_group(&self, parts: Vec<Part<'_>>, deadline: Duration) -> Verdicts {
         let mut verdicts = Vec::with_capacity(parts.len());
-        // A verdict that is missing at the deadline stays unknown.
-        // The list is outside the future, so that a deadline keeps the verdicts that are there.
+        // The list is outside the future, so that it keeps the verdicts that arrive before the deadline. The other
+        // verdicts stay unknown.
         let _ = timeout(deadline, self.follow(parts, &mut verdicts)).await;
         verdicts
     }
 
     async fn follow(&self, parts: Vec<Part<'_>>, verdicts: &mut Verdicts) {
-        // A node refuses a script for several keys if some of them have moved already, so only the first round uses
-        // such scripts.
+        // If some keys have already moved, a node refuses a script for several keys. So only the first round uses such
+        // scripts.
         let (mut pending, mut per_script) = (vec![parts], PER_SCRIPT);
         for _ in 0..ROUNDS {
             let mut again = Vec::new();
@@ -95,19 +96,19 @@ impl Router {
                 self.renew_at_once(group, per_script, verdicts, &mut again).await;
             }
             if again.iter().any(|part| part.redirect == Some(Redirect::Down)) {
-                // The node may have lost its slots to another one, and perhaps no other caller has looked yet.
+                // The slots may have moved to another node, and perhaps no other caller has noticed yet.
                 let _ = self.look_again().await;
             }
             (pending, per_script) = (self.by_node(again), 1);
         }
         for part in pending.into_iter().flatten() {
             let redirect = part.redirect.unwrap_or(Redirect::Later);
-            // The renewal was redirected in every round. No node has answered for this lock, and that is not a loss.
+            // The renewal was redirected in every round. No node has answered for this lock, which is not a loss.
             verdicts.push((part.at, Verdict::Unknown(redirect.to_failure())));
         }
     }
 
-    /// Runs one round at one node. Parts that it redirected go to `again`.
+    /// Runs one round at one node. Redirected parts are added to `again`.
     async fn renew_at_once<'a>(
         &self,
         parts: Vec<Part<'a>>,
@@ -138,8 +139,8 @@ impl Router {
         let answers = answers.unwrap_or_else(|failure| vec![Verdict::Unknown(failure); parts.len()]);
         for (part, verdict) in parts.into_iter().zip(answers) {
             match (&node, verdict) {
-                // A redirect proves that the node did nothing for this lock. Any other failure may follow an execution,
-                // and stays unknown.
+                // A redirect proves that the node did nothing for this lock. After any other failure, the node may have
+                // renewed it, so the verdict stays unknown.
                 (Ok(node), Verdict::Unknown(Failure { reaction: Reaction::Follow(redirect), .. })) => {
                     let asking = self.sent_on(node, &redirect);
                     again.push(Part { asking, redirect: Some(redirect), ..part });
@@ -149,7 +150,8 @@ impl Router {
         }
     }
 
-    /// Records a redirect. Returns the node that the slot is still being moved to, which must be asked with ASKING.
+    /// Records a redirect. For an ASK redirect, returns the node that the slot is being moved to. That node needs
+    /// ASKING.
     fn sent_on(&self, by: &Server, redirect: &Redirect) -> Option<Arc<Server>> {
         match redirect {
             Redirect::Ask(place) => Some(self.next_of_slot(by, place)),

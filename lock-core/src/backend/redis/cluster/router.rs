@@ -1,7 +1,7 @@
-//! The node of each slot, looked up when it is unknown or outdated.
+//! The assignment of slots to nodes, looked up when it is unknown or outdated.
 //!
-//! No task watches the Cluster. A caller that finds a node gone, or is redirected, learns where the slot is now, and
-//! one caller at a time asks for all of them.
+//! No task watches the Cluster. A caller that cannot reach a node, or is redirected, starts a look for the new node of
+//! the slot. Only one look runs at a time, and all callers share its result.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,28 +26,28 @@ use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind};
 use crate::sync::RwLock;
 
-/// How many known nodes, and how many others of the URL, are asked at once.
+/// The maximum number of known nodes that one look asks, and the same for other nodes of the URL.
 const ASKED: usize = 5;
-/// The pause between two looks at the Cluster while a node is missing; a failover takes a second or more.
+/// The pause between two looks at the Cluster while a node is missing. A failover takes at least a second.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A caller waits for the look of another caller for the patience with one node, plus this margin. A look ends within
-/// that time, unless all nodes are slow or its runtime is no longer driven; then the caller starts its own.
+/// A caller waits for the look of another caller: for the time limit of one node, plus this margin. A look ends within
+/// that time if some node is fast and the runtime of the look is driven. Otherwise the caller starts its own look.
 const MARGIN: Duration = Duration::from_millis(100);
-/// How long a node that has lost its slots is not trusted as the next owner of one. A former primary that was paused
+/// How long a node that lost its slots is not trusted as the next owner of a slot. If a former primary was paused, it
 /// learns of the change within this time.
 const FORMER: Duration = Duration::from_secs(60);
-/// How long the router trusts a node that another node has named as the next owner of a slot.
+/// How long the router trusts that a node becomes the owner of a slot, after another node named it.
 const MOVING: Duration = Duration::from_secs(10);
-/// How long most nodes must report an earlier epoch than the known one before they are believed.
+/// How long most nodes must report an earlier epoch than the known one before the router believes them.
 const BEHIND: Duration = Duration::from_secs(2);
 
 /// The nodes of a Cluster.
 pub(crate) struct Router {
-    /// The template for the state of each node.
+    /// The state that is copied for each node.
     cluster: Shared<Primary>,
-    /// A `std` lock: it is never held across an await.
+    /// A `std` lock, which is never held across an await.
     state: RwLock<State>,
-    /// The looks at the Cluster, shared by the callers.
+    /// The looks at the Cluster. Callers share the looks.
     looks: SingleFlight<Result<(), Failure>>,
 }
 
@@ -67,20 +67,20 @@ struct State {
     overruled: bool,
     /// The first and the last time at which most nodes reported an earlier epoch than the view.
     behind: Option<(Moment, Moment)>,
-    /// The nodes that a redirect has named as the next owner of a slot, with the time of the last such redirect.
+    /// The nodes that a redirect has named as the next owner of a slot, with the time of the latest redirect.
     moving: HashMap<Endpoint, Moment>,
-    /// The nodes that had slots and no longer have any, with the time of that change: a former primary that was paused
-    /// still believes that it is one.
+    /// The nodes that have lost all their slots, with the time of that loss. A former primary that was paused still
+    /// acts as a primary.
     former: HashMap<Endpoint, Moment>,
-    /// The time since which only nodes of the URL answer, with a view that has no node in common with the known one.
+    /// The time since which only nodes of the URL answer, with views that have no node in common with the known view.
     others: Option<Moment>,
-    /// Grows when a slot gets another node.
+    /// Increases when the node of a slot changes.
     version: u64,
     closed: bool,
 }
 
 impl Router {
-    /// Creates a router that knows nothing but the nodes of the URL.
+    /// Creates a router that initially has only the nodes of the URL.
     pub(super) fn new(config: Config) -> Result<Arc<Self>, LockError> {
         let patience = discover::patience(&config);
         let shared = Shared::new(config, Primary::alone())?;
@@ -96,7 +96,7 @@ impl Router {
             version: 0,
             closed: false,
         };
-        // The nodes refer to the router weakly, because the router owns them.
+        // The nodes have weak references to the router, because the router owns the nodes.
         Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
             cluster: shared.with_role(Primary::node(me.clone())),
             state: RwLock::new(state),
@@ -120,7 +120,7 @@ impl Router {
         write(&mut self.state.write())
     }
 
-    /// Returns the node that is believed to have the slot.
+    /// Returns the node that has the slot, according to the latest information.
     pub(super) fn node(&self, slot: u16) -> Option<Arc<Server>> {
         self.read(|state| state.slots[usize::from(slot)].clone())
     }
@@ -145,17 +145,17 @@ impl Router {
         })
     }
 
-    /// Returns why there is no connection to the node of the slot, if that is known.
+    /// Returns the reason why there is no connection to the node of the slot, or `None` if no reason is known.
     pub(super) fn missing(&self, slot: u16) -> Option<Failure> {
-        // No pause and no dial: the caller has given up, and only wants the reason.
+        // Neither pauses nor dials: the caller has given up and needs only the reason.
         let Some(node) = self.node(slot) else { return Some(Redirect::Down.to_failure()) };
         Some(node.connections.failure()?.naming(node.shared().address()))
     }
 
-    /// Returns the node of the slot once a connection to it is up. This has no deadline.
+    /// Returns the node of the slot once a connection to it is up. The function has no deadline.
     pub(super) async fn ready(&self, slot: u16) -> Result<Arc<Server>, Failure> {
         loop {
-            // Read before the node, so that a change in between is not missed.
+            // The version is read before the node, so that a change in between is not missed.
             let (version, closed) = self.read(|state| (state.version, state.closed));
             if closed {
                 return Err(Failure::new(LockErrorKind::ShuttingDown, "the connections were closed"));
@@ -164,14 +164,13 @@ impl Router {
             if let Some(node) = node.as_ref().filter(|node| node.connections.current().is_some()) {
                 return Ok(Arc::clone(node));
             }
-            // The node may come back or be replaced, so the dial and the looks at the Cluster run side by side.
+            // The node may recover or be replaced, so the dial and the looks at the Cluster run at the same time.
             tokio::select! {
                 connected = connected(node.as_deref()) => match connected {
                     Ok(()) => return node.ok_or_else(|| Failure::new(LockErrorKind::Unavailable, "no node")),
                     Err(failure) if failure.kind() == LockErrorKind::ShuttingDown => return Err(failure),
                     Err(failure) => {
-                        // The server that refuses may no longer be a node of the Cluster, and another node may have its
-                        // slots.
+                        // The server that refuses may have left the Cluster, and another node may have its slots.
                         let looked = self.look_again().await;
                         if looked.is_err() || self.read(|state| state.version) == version {
                             return Err(failure);
@@ -183,11 +182,11 @@ impl Router {
         }
     }
 
-    /// Waits until some slot has got another node since `version`.
+    /// Waits until the node of a slot has changed since `version`.
     async fn learn(&self, version: u64) {
         loop {
             if let Err(failure) = self.look_again().await {
-                // This is not an error of the call, which looks again until its own deadline.
+                // This is not an error of the call: the call repeats the look until its own deadline.
                 tracing::debug!(cluster = %self.cluster.config.address, ?failure, "no node says who has which slot");
             }
             if self.read(|state| state.version) != version {
@@ -197,20 +196,20 @@ impl Router {
         }
     }
 
-    /// Asks until a node answers, within the time limit of the first connection.
+    /// Repeats the look until a node answers, within the time limit of the first connection.
     pub(super) async fn find(&self) -> Result<(), Failure> {
         let (server, limit) = (&self.config().address, self.config().connect_timeout);
         let ask = |left| -> BoxFuture<'_, _> { Box::pin(self.looks.fresh(self.ask_around(left))) };
         tries::connect(server, limit, ask).await
     }
 
-    /// Asks some of the nodes which node has which slot, or shares the answer of a caller that began to ask after this
-    /// call.
+    /// Requests the assignment of the slots from some nodes. Shares the answer of another caller if that request began
+    /// after this call.
     pub(super) async fn look(&self) -> Result<(), Failure> {
         self.looks.fresh(self.ask_around(self.config().connect_timeout)).await
     }
 
-    /// Asks likewise, unless the last answer is recent.
+    /// Requests the assignment like `look`, but accepts a recent answer.
     pub(super) async fn look_again(&self) -> Result<(), Failure> {
         self.looks.recent(self.ask_around(discover::patience_of_call(self.config()))).await
     }
@@ -228,10 +227,11 @@ impl Router {
         Ok(())
     }
 
-    /// Returns the places to ask: some known nodes, and some nodes of the URL, which may be the only ones left.
+    /// Returns the addresses of some known nodes and some nodes of the URL. The nodes of the URL may be the only ones
+    /// left.
     fn some(&self) -> Vec<Endpoint> {
         let mut places = self.read(|state| state.view.nodes());
-        // Shuffled, so that the same nodes are not asked each time.
+        // Shuffled, so that different nodes are asked each time.
         fastrand::shuffle(&mut places);
         if let Address::Cluster(seeds) = &self.cluster.config.address {
             let mut seeds: Vec<_> = seeds.iter().filter(|seed| !places.contains(seed)).cloned().collect();
@@ -242,8 +242,8 @@ impl Router {
         places
     }
 
-    /// Adopts a view, unless it is older than the current one. `most` says that most of the nodes that were asked have
-    /// answered, and none of them with a newer view.
+    /// Adopts a view if the view is not outdated. `most` means that more than half of the nodes answered, and that no
+    /// answer has a newer view.
     fn adopt(&self, view: SlotMap, most: bool) {
         let changed = self.write(|state| {
             let is_odd = match state.others_since(&view) {
@@ -256,13 +256,13 @@ impl Router {
             state.others = None;
             state.note_former(&view);
             state.behind = None;
-            // After a redirect the slots differ from the view. The same view then counts as a change, because the named
-            // node may be gone.
+            // A redirect makes the slots differ from the view. Then an equal view counts as a change, because the node
+            // from the redirect may be gone.
             if state.view == view && !state.overruled {
                 return false;
             }
             state.overruled = false;
-            // The router keeps the nodes that have slots or are about to. It forgets the others; their connections end.
+            // Keeps the nodes that have slots now or will have slots soon. The connections of the other nodes end.
             let (mut nodes, mut slots) = (HashMap::new(), Vec::with_capacity(usize::from(SLOTS)));
             for place in view.primaries() {
                 slots.push(place.map(|place| self.known(state, &mut nodes, place)));
@@ -278,18 +278,18 @@ impl Router {
             }
             let changed = !state.slots.iter().zip(&slots).all(same);
             (state.nodes, state.slots, state.view) = (nodes, slots, view);
-            // Only a change ends the wait of the callers: without one, they have already tried these nodes.
+            // Wakes the waiting callers only after a change. Without a change, they have already tried these nodes.
             state.version += u64::from(changed);
             changed
         });
-        // This happens outside the lock of the state, because a waiter that is woken may look up its node at once.
+        // The notification runs without the lock of the state, because a woken waiter may look up its node at once.
         if changed {
-            // A node that has lost a slot no longer notifies its waiters, so they must ask again.
+            // A node that lost a slot no longer notifies the waiters of that slot, so the waiters must ask again.
             self.cluster.listeners().reconnected();
         }
     }
 
-    /// Returns the node at `place`. A node of the last view is kept, and with it its connections.
+    /// Returns the node at `place`. If the last view has the node, the node and its connections are reused.
     fn known(
         &self,
         state: &State,
@@ -316,7 +316,7 @@ impl Router {
         Arc::new(Server::idle(Arc::new(self.shared(place))))
     }
 
-    /// Returns the node that `by` has named as the next owner of a slot. The returned node may have no slot yet.
+    /// Returns the node that `by` has named as the next owner of a slot. That node may have no slots yet.
     pub(super) fn next_of_slot(&self, by: &Server, place: &Endpoint) -> Arc<Server> {
         let (place, now) = (named_by(by, place), Clock::Suspend.now());
         self.write(|state| {
@@ -329,46 +329,46 @@ impl Router {
         self.node_at(by, &place)
     }
 
-    /// Returns the node at a place that the node `by` has named.
+    /// Returns the node at an address that the node `by` has named.
     pub(super) fn node_at(&self, by: &Server, place: &Endpoint) -> Arc<Server> {
         let place = named_by(by, place);
         if let Some(node) = self.read(|state| state.nodes.get(&place).cloned()) {
             return node;
         }
         let node = self.make(place.clone());
-        // Another caller may have made the node in between. Its connections are then shared.
+        // Another caller may have created the node in the meantime. Both then share its connections.
         self.write(|state| Arc::clone(state.nodes.entry(place).or_insert(node)))
     }
 
-    /// Records that a node has named another node for a slot.
+    /// Records a redirect: `by` has named another node for a slot.
     pub(super) fn moved(&self, slot: u16, by: &Server, place: &Endpoint) {
         let node = self.node_at(by, place);
         self.write(|state| {
             if let Some(of) = state.slots.get_mut(usize::from(slot)) {
                 *of = Some(node);
                 state.overruled = true;
-                // Ends the wait of the callers that wait for the previous node of the slot.
+                // Wakes the callers that wait for the previous node of the slot.
                 state.version += 1;
             }
         });
     }
 
-    /// Ends all connections permanently.
+    /// Closes all connections permanently.
     pub(crate) fn close(&self) {
-        // Set first, so that no caller waits for a node that is about to be closed.
+        // Set first, so that no caller waits for a node that is being closed.
         self.write(|state| state.closed = true);
-        // These include nodes without slots that were named while a slot is being moved.
+        // The list includes nodes without slots to which a slot is being moved.
         let nodes: Vec<_> = self.read(|state| state.nodes.values().cloned().collect());
         nodes.iter().for_each(|node| node.close());
     }
 }
 
-/// A server that was just dialled is a primary only if the other nodes say so: a server that was paused still believes
-/// that it is the primary when it resumes, until the others contact it.
+/// Confirms a newly dialled server as a primary only if the other nodes agree. A primary that was paused still acts as
+/// a primary when it resumes, until the other nodes contact it.
 impl Witness for Router {
     fn vouch<'a>(&'a self, place: &'a Endpoint) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move {
-            // A fresh look, not a recent one: a recent answer may be from before the failover.
+            // Needs a new look: a recent answer may be from before the failover.
             self.look().await?;
             let now = Clock::Suspend.now();
             if self
@@ -381,7 +381,7 @@ impl Witness for Router {
     }
 }
 
-/// Returns a place that the node `by` has named. An empty host means the host of `by`.
+/// Returns the address that the node `by` has named. An empty host means the host of `by`.
 fn named_by(by: &Server, (host, port): &Endpoint) -> Endpoint {
     let host = match by.shared().address() {
         Address::Tcp { host: own, .. } if host.is_empty() => own.clone(),
@@ -391,15 +391,15 @@ fn named_by(by: &Server, (host, port): &Endpoint) -> Endpoint {
 }
 
 impl State {
-    /// If `view` has no node in common with the known one, returns since when every view has been like that: the known
-    /// nodes may all have been replaced.
+    /// Checks whether `view` has no node in common with the known view. If so, returns the time since which every view
+    /// has been like that: all known nodes may have been replaced.
     fn others_since(&mut self, view: &SlotMap) -> Option<Moment> {
         let is_other = view.is_of_others_than(&self.view);
         self.others = is_other.then(|| self.others.unwrap_or_else(|| Clock::Suspend.now()));
         self.others
     }
 
-    /// Notes the nodes that have slots in the known view, and none in this one.
+    /// Records the nodes that have slots in the known view but none in `view`.
     fn note_former(&mut self, view: &SlotMap) {
         let now = Clock::Suspend.now();
         self.former.retain(|place, since| !view.names(place) && now.since(*since) < FORMER);
@@ -408,7 +408,7 @@ impl State {
         self.moving.retain(|place, _| !self.former.contains_key(place));
     }
 
-    /// Returns the nodes that were recently named as the next owner of a slot.
+    /// Returns the nodes that redirects have recently named as the next owners of slots.
     fn next_of_slots(&self, now: Moment) -> impl Iterator<Item = Endpoint> + '_ {
         self.moving
             .iter()
@@ -416,29 +416,29 @@ impl State {
             .map(|(place, _)| place.clone())
     }
 
-    /// Returns whether the known view is of a Cluster that no longer exists: a Cluster that was created again on the
-    /// same addresses counts its epochs from the beginning. A single node that has not learned of a failover yet must
-    /// not be believed, nor must several of them right after the failover.
+    /// Returns whether the known view belongs to a Cluster that no longer exists. If a Cluster is created again on the
+    /// same addresses, its epochs start again. A single node that has not noticed a failover must not be believed.
+    /// Several such nodes must not be believed right after the failover either.
     fn is_left_behind(&mut self, view: &SlotMap, most: bool) -> bool {
         if !(most && view.is_whole) {
             return false;
         }
         let now = Clock::Suspend.now();
-        // The time counts from the first such report after the last gap in these reports.
+        // The time counts from the first such report after the last interruption.
         let first = self.behind.filter(|(_, last)| now.since(*last) < BEHIND).map_or(now, |(first, _)| first);
         self.behind = Some((first, now));
         now.since(first) >= BEHIND
     }
 }
 
-/// Returns once a connection to the node is up, or is known to be impossible. It does not return while the node may
-/// still be replaced.
+/// Returns when a connection to the node is up, or when connecting failed permanently. Does not return while the node
+/// may still be replaced.
 async fn connected(node: Option<&Server>) -> Result<(), Failure> {
-    // Without a node the call needs the result of a look, which runs at the same time.
+    // Without a node, the call needs the result of a look, which runs at the same time.
     let Some(node) = node else { return pending().await };
     match node.connections.get().await {
         Ok(_) => Ok(()),
-        // The server is a replica now, so another node will have its slots.
+        // The server is a replica now, so another node will get its slots.
         Err(failure) if failure.reaction == Reaction::Reconnect => pending().await,
         Err(failure) => Err(failure),
     }

@@ -1,4 +1,4 @@
-//! The assignment of slots to nodes, as one node reports it.
+//! The assignment of slots to nodes in the report of one node.
 
 use std::collections::HashSet;
 
@@ -10,13 +10,13 @@ use crate::backend::redis::slot::SLOTS;
 /// The answer of one node to `CLUSTER SLOTS` and `CLUSTER INFO`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotMap {
-    /// The number of the current epoch. It grows with every failover, and is the same on all nodes that can reach each
-    /// other.
+    /// The number of the current epoch. The number increases with every failover. All nodes that can reach each other
+    /// have the same epoch.
     pub(super) epoch: u64,
-    /// Whether the node can reach most of the others.
+    /// Whether the node can reach more than half of the nodes.
     pub(super) is_whole: bool,
     ranges: Vec<Range>,
-    /// The ids of its nodes, which no two Clusters have in common.
+    /// The ids of its nodes. No two Clusters share an id.
     ids: HashSet<String>,
 }
 
@@ -30,8 +30,8 @@ struct Range {
 }
 
 impl SlotMap {
-    /// Reads the answers to `CLUSTER INFO` and `CLUSTER SLOTS` of the node on `host`. A node without a name in the
-    /// answer is on `host`.
+    /// Reads the answers of the node on `host` to `CLUSTER INFO` and `CLUSTER SLOTS`. If the answer has no host for a
+    /// node, that node is on `host`.
     pub(super) fn read(info: &str, slots: &Value, host: &str) -> Option<Self> {
         let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let Value::Array(ranges) = slots else { return None };
@@ -49,19 +49,19 @@ impl SlotMap {
         })
     }
 
-    /// Returns whether this view supersedes another. A node that cannot reach most of the others reports a past state,
-    /// and its replicas increase their epochs in vain. Among nodes that can reach most others, or have not noticed yet
-    /// that they cannot, the later epoch is right.
+    /// Returns whether this view supersedes `other`. A node that cannot reach most nodes reports an old state, and its
+    /// replicas increase their epochs in vain. So such a view loses. Otherwise the view with the later epoch wins.
     pub(super) fn is_newer_than(&self, other: &Self) -> bool {
         (self.is_whole, self.epoch) > (other.is_whole, other.epoch)
     }
 
-    /// Returns whether this view names no node although `known` does: the node that gave it is no longer in a Cluster.
+    /// Returns whether this view has no node ids although `known` has some: the node that sent the view has left its
+    /// Cluster.
     pub(super) fn tells_less_than(&self, known: &Self) -> bool {
         !known.ids.is_empty() && self.ids.is_empty()
     }
 
-    /// Returns whether this is the view of another Cluster: it has no node in common with `known`.
+    /// Returns whether this is the view of another Cluster, which has no node in common with `known`.
     pub(super) fn is_of_others_than(&self, known: &Self) -> bool {
         !known.ids.is_empty() && !self.ids.is_empty() && known.ids.is_disjoint(&self.ids)
     }
@@ -78,7 +78,7 @@ impl SlotMap {
         places
     }
 
-    /// Returns whether a node has slots.
+    /// Returns whether `place` is the primary of some slots.
     pub(super) fn names(&self, place: &Endpoint) -> bool {
         self.ranges.iter().any(|range| range.primary == *place)
     }
@@ -115,13 +115,13 @@ fn place(node: &Value, host: &str) -> Option<Endpoint> {
     let Value::Array(parts) = node else { return None };
     let [named, Value::Int(port), ..] = parts.as_slice() else { return None };
     let named = match named {
-        // A node that does not know its own address has the address that the request was sent to.
+        // A node that does not know its own address has the address of the request.
         Value::Nil => "",
         named => text(named)?,
     };
     let named = match named {
         "" => host,
-        // The node should announce a host name and has none. Its other properties contain its address.
+        // The node should announce a host name but has none. The properties of the node contain its address.
         "?" => parts.get(3).and_then(address).unwrap_or(host),
         named => named,
     };

@@ -1,4 +1,4 @@
-//! Acquiring a lock, queueing for it, and the heartbeat of a waiter.
+//! Acquiring a lock, queueing for a lock, and the heartbeat of a waiter.
 
 use std::fmt;
 use std::iter;
@@ -20,22 +20,23 @@ use crate::clock::{self, Clock, Moment};
 use crate::key::Key;
 use crate::owner::{OwnerRecord, OwnerToken};
 
-/// How long the server remembers the last fencing token after it was made or its holder was renewed: ten leases, but
-/// at most one lease and an hour, and a minute on top.
+/// How long the server remembers the last fencing token after the token was made or its holder was renewed. The time is
+/// ten leases, but at most one lease and an hour, and in each case one more minute.
 ///
-/// This matters only if the server's clock is set back. If it is set back by no more than this, tokens always grow: the
-/// server forgets a token only once its clock is this far ahead of the token, so the clock cannot fall behind the token
-/// again. If it is set back by more, tokens still grow while the last one is remembered, because the next one is made
-/// larger than the last one.
+/// The time matters only if the server's clock is set back. If the clock is set back by at most this time, tokens
+/// always grow: the server forgets a token only when its clock is this far ahead of the token, so the clock stays ahead
+/// of the token. If the clock is set back further, tokens still grow while the server remembers the last one, because
+/// the next token is made larger.
 const FENCE_LEASES: u32 = 10;
 const FENCE_MORE: Duration = Duration::from_secs(60 * 60);
 const FENCE_AT_LEAST: Duration = Duration::from_secs(60);
 
-/// If a grant comes this long after its request, its value has a separate time for the grant.
+/// If a grant comes this long after its request, the stored value contains the time of the grant.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Returns the value for a claim that may be granted now. If the claim is exclusive and was made [`LATE`] ago or
-/// earlier, the value contains the time of the grant: no script finds an exclusive holder by its whole value.
+/// Returns the value for a claim that may be granted now. If the claim is exclusive and at least [`LATE`] old, the
+/// value contains the time of the grant. The time in the value is safe for exclusive grants, because no script compares
+/// the whole value of an exclusive holder.
 fn value_of(claim: &Claim, token: &OwnerToken) -> String {
     let (mut value, now) = (claim.record.to_value(token), clock::wall());
     if claim.mode == Mode::Exclusive && now.saturating_sub(claim.record.since_epoch()) >= LATE {
@@ -54,45 +55,46 @@ impl Server<Primary> {
     ) -> Result<Attempt, Failure> {
         match timeout(deadline, self.acquire(claim, ask, deadline)).await {
             Ok(answer) => answer,
-            // Only a claim that was sent may have left something in the store.
+            // Only a claim that was sent may have changed the store.
             Err(_) if claim.is_sent() => Err(self.elapsed(deadline)),
             Err(_) => Err(self.not_sent(deadline)),
         }
     }
 
-    /// Makes one attempt. Sends a plain SET first if that can grant the claim: a free key then costs one command. Calls
-    /// the script if the key is taken, perhaps by this very owner, or if the claim needs more than a SET.
+    /// Makes one attempt. If a plain SET can grant the claim, it is sent first: a free key then costs one command. The
+    /// script is called if the key is taken, perhaps by this owner, or if the claim needs more than a SET.
     pub(crate) async fn acquire(
         &self,
         claim: &Claim,
         ask: Ask,
         deadline: Duration,
     ) -> Result<Attempt, Failure> {
-        // The time limit of the scripts counts from here, so that waiting for a connection and a second request do not
-        // prolong it.
+        // The time limit of the scripts counts from here. So the wait for a connection and a second request do not
+        // extend it.
         let start = Clock::Suspend.now();
         let live = &self.connections.get().await?;
         if ask.enqueues() || claim.notify_holder {
             // Subscribes before the request is sent: the grant, or the notification that another process waits, may be
             // pushed before the answer arrives.
             Box::pin(live.subscribe_waiters(self.shared().listeners(), &claim.key)).await?;
-            // The grant may come by push. Then nothing is sent before the first renewal, so subscribe as a holder now.
+            // The grant may arrive as a message. Then nothing is sent before the first renewal, so subscribe as a
+            // holder now.
             live.subscribe_holders(self.shared().shared_listeners());
         }
-        // From here on the request may take effect, so a dropped claim must be released.
+        // From here on the request may take effect, so the claim must be released if it is dropped.
         claim.mark_sent();
         if is_plain(claim) && !ask.enqueues() {
             let value = value_of(claim, &claim.owner.token());
-            // The lease counts from here: nothing was sent while the call waited for a connection.
+            // The lease counts from here: nothing was sent during the wait for a connection.
             let sent = Clock::Suspend.now();
-            // The server checks no time limit of a SET, so one that is late is executed. If its answer is lost, the
-            // library repeats the release for as long as the SET can still arrive (protocol.md, CancelAgain).
+            // The server checks no time limit for a SET, so it executes a late one. If the answer is lost, the library
+            // repeats the release for as long as the SET can still arrive (protocol.md, CancelAgain).
             match send_to_grant(live, &set(claim, &value), deadline).await? {
                 (Value::Okay, confirmed) => {
                     let granted = Attempt::Granted(Grant::new(sent, claim.ttl));
                     return self.durable(live, (claim, granted), confirmed, deadline).await;
                 }
-                // A caller that only probes need not learn who holds the key, so the script is not called.
+                // A probe does not need the holder of the key, so the script is not called.
                 (Value::Nil, _) if ask == Ask::Probe => return Ok(Attempt::Held(Held::default())),
                 (Value::Nil, _) => {}
                 (other, _) => return Err(Failure::unexpected(&other)),
@@ -112,7 +114,7 @@ impl Server<Primary> {
         let token = claim.owner.token();
         let value = value_of(claim, &token);
         for _ in 0..2 {
-            // Computed in each round, because the refusal of the first one has corrected the estimate of the clock.
+            // Computed in each round, because the refusal of the first request has corrected the estimate of the clock.
             let end = live.clock.estimate_at(start.plus(deadline));
             let (script, command) = match claim.more.is_empty() {
                 true => (Script::Acquire, one_key(live, claim, ask, (&token, &value), end)),
@@ -126,8 +128,8 @@ impl Server<Primary> {
                 }
                 0 => return Ok(Attempt::Held(refused(claim, reply.rest(), reply.sent))),
                 -2 => return Err(clash(claim, reply.rest())),
-                // The deadline has passed by the server's clock, which may have been set since this client last read
-                // it. The script did nothing and returned that time, so the request may be sent once more.
+                // By the server's clock, the deadline has passed. The clock may have been set since this client last
+                // read it. The script did nothing and returned the server's time, so the request may be sent once more.
                 _ => {}
             }
         }
@@ -137,9 +139,9 @@ impl Server<Primary> {
     /// Sends one heartbeat of a queued claim.
     pub(crate) async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat, Failure> {
         let live = self.connections.get().await?;
-        // The connection may be a new one, without the subscription.
+        // The connection may be a new one that has no subscription yet.
         live.subscribe_waiters(self.shared().listeners(), &claim.key).await?;
-        // A heartbeat may be granted the lock, and may take effect after its caller is gone.
+        // A heartbeat may be granted the lock, and may take effect after its caller has ended.
         claim.mark_sent();
         let (key, token) = (claim.key.as_str(), claim.owner.token());
         let value = claim.record.to_value(&token);
@@ -160,12 +162,12 @@ impl Server<Primary> {
 }
 
 impl Server<Primary> {
-    /// Sends the plain SET of a claim whose slot is being moved to this node of a Cluster.
+    /// Sends the plain SET of a claim to the Cluster node that its slot is being moved to.
     pub(crate) async fn set_asking(&self, claim: &Claim, deadline: Duration) -> Result<Attempt, Failure> {
         let live = self.connections.get().await?;
         let value = value_of(claim, &claim.owner.token());
         let mut commands = Pipeline::with_capacity(2);
-        // ASKING applies only to the next command of the connection, so both leave in one write.
+        // ASKING applies only to the next command of the connection, so both are sent together.
         commands.cmd("ASKING").add_command(set(claim, &value));
         let sent = Clock::Suspend.now();
         match live.send_all(&commands).await?.pop() {
@@ -180,12 +182,12 @@ impl Server<Primary> {
     }
 }
 
-/// Returns whether a plain SET does all that the claim asks for.
+/// Returns whether a plain SET does everything that the claim needs.
 pub(crate) fn is_plain(claim: &Claim) -> bool {
     claim.mode == Mode::Exclusive && claim.queue == Queue::Barging && !claim.fencing && claim.more.is_empty()
 }
 
-/// Returns whether the acquire script needs only the first arguments of a claim. The script then takes a short path.
+/// Returns whether the acquire script needs only the first arguments of a claim. Then the script takes a short path.
 fn has_short_form(claim: &Claim, ask: Ask) -> bool {
     let exclusive = claim.mode == Mode::Exclusive && claim.queue == Queue::Barging;
     exclusive && claim.fencing && !ask.enqueues() && !claim.key.as_str().contains('}')
@@ -234,7 +236,7 @@ fn all_keys(live: &PrimaryConnection, claim: &Claim, (token, value): (&OwnerToke
 }
 
 pub(crate) fn common(command: &mut Cmd, claim: &Claim, (token, value): (&OwnerToken, &str), end: i64) {
-    // Without a token the script reads and writes one key less.
+    // Without a fencing token, the script reads and writes one key less.
     let fence_ttl = if claim.fencing { millis(fence_ttl(claim.ttl)) } else { 0 };
     command.arg(token.as_str()).arg(value).arg(millis(claim.ttl)).arg(end).arg(fence_ttl);
 }
@@ -244,7 +246,8 @@ pub(super) fn fence_ttl(lease: Duration) -> Duration {
     leases.saturating_add(FENCE_AT_LEAST)
 }
 
-/// The holder of a fencing token: the owner token, with the number of the hand-off for a later holder of the grant.
+/// The holder of a fencing token: the owner token. After a hand-off within the process, the number of the hand-off
+/// follows.
 pub(crate) struct FenceOf<'a>(pub(crate) &'a Claim);
 
 impl fmt::Display for FenceOf<'_> {

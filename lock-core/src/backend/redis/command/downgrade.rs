@@ -19,7 +19,8 @@ impl<R: Role> Server<R> {
         let value = claim.record.to_value(&token);
         let mut command = live.scripts.call(Script::Downgrade, iter::once(key), 3, value.len() + 80);
         command.arg(token.as_str()).arg(&value).arg(millis(claim.ttl));
-        // Marked before the answer, which may be lost: from now on, requests must name the stored value as well.
+        // Marked before the answer arrives, because the answer may be lost. From now on, requests must also contain the
+        // stored value.
         claim.mark_shared();
         let reply = live.call(Script::Downgrade, &command).await?;
         match (reply.verdict, reply.rest()) {
@@ -34,7 +35,7 @@ impl<R: Role> Server<R> {
     }
 }
 
-/// Refuses the downgrade of several keys, before any I/O.
+/// Refuses the downgrade of several keys, without any I/O.
 pub(crate) fn has_shared_mode(claim: &Claim) -> LockResult<()> {
     if claim.more.is_empty() {
         return Ok(());

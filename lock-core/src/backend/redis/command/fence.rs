@@ -1,4 +1,4 @@
-//! Fencing tokens on demand.
+//! Making fencing tokens on request.
 
 use super::acquire::{FenceOf, fence_ttl};
 use super::release::needs_value;
@@ -13,13 +13,13 @@ use crate::error::LossReason;
 use crate::key::Key;
 
 impl<R: Role> Server<R> {
-    /// Makes the fencing token of a grant, or returns why the grant is not this owner's.
+    /// Makes the fencing token of a grant, or returns the reason why this owner has lost the grant.
     pub(crate) async fn fence(&self, claim: &Claim) -> Result<Result<FencingToken, LossReason>, Failure> {
         let own = claim.own_fence().map_or(0, FencingToken::get);
         self.fence_above(claim, own, &FenceOf(claim).to_string()).await
     }
 
-    /// Makes a fencing token that is larger than `own`. A repeated request with the same `of` gets the same token.
+    /// Makes a fencing token that is larger than `own`. A repeated request with the same `of` returns the same token.
     pub(crate) async fn fence_above(
         &self,
         claim: &Claim,
@@ -30,8 +30,8 @@ impl<R: Role> Server<R> {
         let token = claim.owner.token();
         let mut command = live.scripts.call(Script::Fence, claim.keys().map(Key::as_str), 5, 180);
         command.arg(token.as_str()).arg(millis(fence_ttl(claim.ttl))).arg(of).arg(own);
-        // The script finds a shared grant by its whole value. A downgrade without an answer may have made this grant
-        // shared.
+        // The script finds a shared grant by its whole value. A downgrade whose answer was lost may have made this
+        // grant shared.
         if needs_value(claim) {
             command.arg(claim.record.to_value(&token));
         }
@@ -39,8 +39,8 @@ impl<R: Role> Server<R> {
         match (reply.verdict, reply.rest()) {
             (1, [number, ..]) => {
                 let token = read_fence(claim, reply.now, number)?;
-                // Without copies, the next primary might give a smaller token to the next holder. An error here is in
-                // doubt and not final: a repeated request gets the same token.
+                // Without copies, the next primary might issue a smaller token to the next holder. An error here is in
+                // doubt and not final: a repeated request returns the same token.
                 R::confirm(&live, self.deadline(claim.ttl)).await.map_err(Failure::in_doubt)?;
                 Ok(Ok(token))
             }

@@ -1,4 +1,4 @@
-//! Confirming grants: with copies, if durability requires them, and with a subscription for their holders.
+//! Completing grants: with copies, if durability requires them, and with a subscription for their holders.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::Role;
 use crate::backend::redis::primary::{Primary, PrimaryConnection};
 
-/// Sends a command that grants a lock, and gets the grant confirmed if that costs no extra round trip.
+/// Sends a command that grants a lock. Also gets the grant confirmed if that needs no extra round trip.
 pub(super) async fn send_to_grant(
     connection: &PrimaryConnection,
     command: &Cmd,
@@ -20,7 +20,7 @@ pub(super) async fn send_to_grant(
 ) -> Result<(Value, Confirmed), Failure> {
     match &connection.session {
         None => Ok((connection.send(command).await?, None)),
-        // Boxed, because most stores need no copies, and without the box the future of every call would hold this one.
+        // Boxed, because most stores need no copies. Without the box, the future of every call would contain this one.
         Some(confirmer) => Box::pin(confirmer.grant(connection, command, deadline)).await,
     }
 }
@@ -34,7 +34,7 @@ impl Server<Primary> {
         confirmed: Confirmed,
         deadline: Duration,
     ) -> Result<T, Failure> {
-        // This comes before the copies are confirmed: the key is locked from now on, and may be released by force.
+        // Subscribes before the copies are confirmed: from now on the key is locked and may be force-released.
         connection.subscribe_holders(self.shared().shared_listeners());
         if connection.session.is_none() {
             return Ok(grant);
@@ -44,10 +44,11 @@ impl Server<Primary> {
             None => Box::pin(Primary::confirm(connection, deadline)).await,
         };
         let Err(failure) = confirmed else { return Ok(grant) };
-        // The grant must not outlive the error: the caller would believe that it has no lock while the key stays taken.
+        // The grant must be released along with the error. Otherwise the key stays taken while the caller believes that
+        // it has no lock.
         match Box::pin(self.release(claim, None)).await {
             Ok(_) => Err(failure.before_any_request()),
-            // The error says that there may be a grant, so that the library repeats the release.
+            // The error is in doubt, because the grant may still exist. So the library repeats the release.
             Err(_) => Err(failure.in_doubt()),
         }
     }

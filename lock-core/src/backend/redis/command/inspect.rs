@@ -22,15 +22,16 @@ use crate::owner::{Owner, OwnerRecord};
 
 /// The number of keys that the server examines in one step of a scan.
 const STEP: usize = 500;
-/// The number of keys that one script examines, unless it finds much to report: then it stops, and another script
-/// continues from there. A script takes a fraction of a millisecond, and a few milliseconds at most.
+/// The number of keys that one script examines. If a script has much to report, it stops early, and another script
+/// continues. A script takes a fraction of a millisecond, and a few milliseconds at most.
 const BATCH: usize = 100;
 
 impl<R: Role> Server<R> {
-    /// Lists the locks by `SCAN`, between whose steps the server serves others. Each round trip has its own deadline.
+    /// Lists the locks with `SCAN`. The server serves other clients between the steps. Each round trip has its own
+    /// deadline.
     pub(crate) async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed, Failure> {
-        // No snapshot: a lock that comes or goes during the scan may be listed or not. `SCAN` promises only keys that
-        // are there all the time.
+        // The list is not a snapshot: if a lock is acquired or released during the scan, it may be listed or not.
+        // `SCAN` guarantees only keys that exist during the whole scan.
         let (mut cursor, mut seen, mut locks) = ("0".to_owned(), HashSet::new(), Vec::new());
         loop {
             let mut scan = Cmd::new();
@@ -42,7 +43,7 @@ impl<R: Role> Server<R> {
             while !rest.is_empty() {
                 let batch = &rest[..rest.len().min(BATCH)];
                 let (looked, found) = self.in_time(self.look_into(batch, foreign)).await?;
-                // A scan may return a key twice. Only locks are remembered, because other keys may be very many.
+                // A scan may return a key twice. Only locks are remembered, because there may be very many other keys.
                 locks.extend(found.into_iter().filter(|lock| seen.insert(lock.key.clone())));
                 rest = &rest[looked..];
             }
@@ -57,25 +58,25 @@ impl<R: Role> Server<R> {
     pub(crate) async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>, Failure> {
         let live = self.connections.get().await?;
         let mut command = list(&live, iter::once(key.as_str()), true);
-        // Other data at the key refuse every lock, so they must not look like a free key.
+        // Foreign data at a key make every lock request fail, so the key must not look free.
         command.arg(1);
         let answer = live.run(Script::List, &command).await?;
         let (_, mut found) = locks::<R>(&answer)?;
         Ok(found.pop())
     }
 
-    /// Examines keys with one script; on a node of a Cluster with one script for each key, because the next key is in
-    /// another slot. Returns the number of keys that were examined, and the locks.
+    /// Examines keys with one script. On a Cluster node, each key has its own script, because the next key is in
+    /// another slot. Returns the number of examined keys, and the locks.
     async fn look_into(&self, keys: &[String], foreign: bool) -> Result<(usize, Vec<LockInfo>), Failure> {
         let live = self.connections.get().await?;
-        // Keys of different slots in one script would fail with CROSSSLOT.
+        // One script with keys of different slots would fail with CROSSSLOT.
         let per_script = if live.scripts.keyspace() == Keyspace::Slots { 1 } else { BATCH };
         let mut commands = Pipeline::with_capacity(keys.len().div_ceil(per_script));
         for keys in keys.chunks(per_script) {
             commands.add_command(list(&live, keys.iter().map(String::as_str), foreign));
         }
         let mut answers = live.send_all(&commands).await?;
-        // A listing changes nothing, so the scripts that were answered may run again.
+        // Listing changes nothing, so the scripts that were answered may run again.
         if answers.iter().any(|answer| is_forgotten(Some(answer))) {
             live.send(&live.scripts.load(Script::List)).await?;
             answers = live.send_all(&commands).await?;
@@ -83,13 +84,13 @@ impl<R: Role> Server<R> {
         let (mut looked, mut found) = (0, Vec::new());
         for answer in &answers {
             let answer = match locks::<R>(answer) {
-                // The slot of the key is leaving this node of a Cluster: the key is skipped.
+                // The slot of the key is being moved away from this Cluster node: the key is skipped.
                 Err(Failure { reaction: Reaction::Follow(redirect), .. }) if redirect != Redirect::Down => {
                     (1, Vec::new())
                 }
                 answer => answer.map_err(|failure| live.noted(failure))?,
             };
-            // At least 1, or a script that examines no key would be sent again for ever.
+            // At least 1. Otherwise a script that examines no key would be sent again forever.
             looked += answer.0.max(1);
             found.extend(answer.1);
         }
@@ -101,7 +102,7 @@ impl<R: Role> Server<R> {
         let mut command = live.scripts.call(Script::ForceRelease, iter::once(key.as_str()), 1, 64);
         command.arg(id.as_str());
         match live.run(Script::ForceRelease, &command).await? {
-            // 0 is not a failure: the grant ended before the request arrived, and its successor must not be harmed.
+            // 0 is not a failure: the grant ended before the request arrived, and the next grant must stay.
             Value::Int(done) => Ok(done == 1),
             other => Err(Failure::unexpected(&other)),
         }
@@ -124,7 +125,7 @@ fn list<'a, S: SessionState>(
     command
 }
 
-/// Returns the `MATCH` pattern for all keys that begin with `prefix`; the prefix itself is taken literally.
+/// Returns the `MATCH` pattern for all keys that begin with `prefix`. Special characters in the prefix are escaped.
 fn beginning_with(prefix: &str) -> String {
     let mut pattern = String::with_capacity(prefix.len() + 1);
     for char in prefix.chars() {
@@ -145,7 +146,7 @@ fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// Reads the next cursor and the keys that are text: any other key is not one of this library.
+/// Reads the next cursor and the keys. Skips keys that are not valid text, because this library does not use such keys.
 fn step(answer: &Value) -> Result<(String, Vec<String>), Failure> {
     match answer {
         Value::Array(parts) => match &parts[..] {
@@ -165,7 +166,8 @@ fn locks<R: Role>(answer: &Value) -> Result<(usize, Vec<LockInfo>), Failure> {
         Value::ServerError(error) => {
             let failure = Failure::of_reply(error);
             match failure.redirect() {
-                // A node that is cut off from its Cluster knows nothing of any lock: the call fails and skips no key.
+                // A node that is cut off from its Cluster cannot report any lock. So the call fails instead of skipping
+                // the key.
                 Some(Redirect::Down) => Err(Redirect::Down.to_failure()),
                 _ => Err(failure),
             }
@@ -181,7 +183,7 @@ fn locks<R: Role>(answer: &Value) -> Result<(usize, Vec<LockInfo>), Failure> {
     }
 }
 
-/// Reads one lock of the answer; `None` if the value has another form.
+/// Reads one lock of the answer. Returns `None` if the value has another form.
 fn info<R: Role>(lock: &Value) -> Option<LockInfo> {
     let Value::Array(parts) = lock else { return None };
     let [key, mode, Value::Array(holders), Value::Int(holding), Value::Int(waiting), Value::Array(waiters)] =
@@ -193,7 +195,7 @@ fn info<R: Role>(lock: &Value) -> Option<LockInfo> {
     let holders = holders.iter().map(|value| {
         let mut holder = holder(value)?;
         if R::QUEUES && mode == Mode::Exclusive {
-            // A value without a time was granted within about a second of its request.
+            // If the value has no time of the grant, the grant came within about a second of its request.
             holder.held_since = holder.since();
         }
         Some(holder)
@@ -219,7 +221,7 @@ fn waiter(value: &Value) -> Option<WaiterInfo> {
     Some(WaiterInfo::new(record_of(text(record)?), mode_of(text(mode)?)?))
 }
 
-/// Reads an owner record without the token in front of it.
+/// Reads an owner record that has no token in front of it.
 fn record_of(record: &str) -> Option<OwnerRecord> {
     OwnerRecord::from_value(&format!("{} {record}", "0".repeat(Owner::TOKEN_LEN)))
 }

@@ -23,7 +23,7 @@ impl Server<Primary> {
             LatchStep::Set { count, owner, .. } => ("set", owner.token().as_str().to_owned(), *count),
             LatchStep::CountDown { owner, .. } => ("count", owner.token().as_str().to_owned(), 0),
             LatchStep::Wait { process, .. } => {
-                // Subscribes before the step, so that a message right after it is not missed.
+                // Subscribes before the step is sent, so that no message after the step is missed.
                 live.subscribe_waiters(self.shared().listeners(), key).await?;
                 ("wait", Channel(*process).to_string(), 0)
             }

@@ -1,4 +1,4 @@
-//! The commands of the store on one server: building the requests and reading the answers.
+//! The commands of the store on one server: they build the requests and read the answers.
 
 pub(crate) mod acquire;
 mod downgrade;

@@ -10,9 +10,9 @@ use crate::clock::Clock;
 use crate::error::Result;
 
 impl<R: Role> Server<R> {
-    /// Sends a write that changes nothing, whatever the key holds, within the time of a call. A server that refuses
-    /// writes refuses this one too: a replica, a full one, one that cannot save or has too few replicas. If the user
-    /// has no rights to the key, the server refuses the command before it checks any of this.
+    /// Sends a write that changes nothing, whatever the key contains. The write has the time limit of a call. A server
+    /// that refuses other writes also refuses this one: a replica, a full server, or one that cannot save or has too
+    /// few replicas. If the user has no rights to the key, the server refuses the command before these checks.
     pub(crate) async fn ping(&self, key: &str) -> Result<Ping> {
         let call = async {
             let live = self.connections.get().await?;

@@ -1,4 +1,4 @@
-//! Releasing a lock, or a queue entry.
+//! Releasing a lock, or removing a queue entry.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::key::Key;
 use crate::owner::{Owner, OwnerToken};
 
 impl<R: Role> Server<R> {
-    /// Releases within `deadline`.
+    /// Releases the lock within `deadline`.
     pub(crate) async fn release_within(
         &self,
         claim: &Claim,
@@ -27,21 +27,21 @@ impl<R: Role> Server<R> {
         self.within(deadline, self.release(claim, keep_for)).await
     }
 
-    /// Releases the lock if it is this owner's, and keeps the key taken for `keep_for` if that is given. Removes the
-    /// queue entry of an owner that waits.
+    /// Releases the lock if this owner holds it. If `keep_for` is given, the key stays taken for that time. If the
+    /// owner is waiting, its queue entry is removed.
     pub(crate) async fn release(
         &self,
         claim: &Claim,
         keep_for: Option<Duration>,
     ) -> Result<Released, Failure> {
-        // The script needs no time limit: it compares the owner, and no owner gets a second grant. A release does no
-        // harm, however late it arrives.
+        // The script needs no time limit: it compares the owner, and no owner is granted twice. So a late release does
+        // no harm.
         let connection = self.connections.get().await?;
         let (script, command) = match keep_for.filter(|keep| !keep.is_zero()) {
             None => (Script::Release, free(&connection, claim)),
             Some(keep) => (Script::Keep, retain(&connection, claim, keep)),
         };
-        // This makes the server notify the next holder before it answers the release.
+        // The server then notifies the next holder before it answers the release.
         let _answered_first = claim.is_contended().then(|| connection.send_in_front());
         read(connection.run(script, &command).await)
     }
@@ -50,7 +50,7 @@ impl<R: Role> Server<R> {
 fn free<S: SessionState>(connection: &Connection<S>, claim: &Claim) -> Cmd {
     let mut command = call(connection, Script::Release, claim);
     command.arg(&unmarked(&claim.owner.token())[..]);
-    // The script takes its short path only without these arguments.
+    // Without these arguments, the script takes its short path.
     if needs_value(claim) || !claim.more.is_empty() || claim.own_fence().is_some() {
         details(&mut command, claim);
     }
@@ -68,7 +68,8 @@ fn call<S: SessionState>(connection: &Connection<S>, script: Script, claim: &Cla
     connection.scripts.call(script, claim.keys().map(Key::as_str), 6, 64)
 }
 
-/// Returns the beginning of an exclusive grant's value without waiters: the token, and the space that becomes the mark.
+/// Returns how an exclusive grant's value begins while no claim waits: with the token, and the space that may become
+/// the mark.
 pub(crate) fn unmarked(token: &OwnerToken) -> [u8; Owner::TOKEN_LEN + 1] {
     let mut head = [b' '; Owner::TOKEN_LEN + 1];
     head[..Owner::TOKEN_LEN].copy_from_slice(token.as_str().as_bytes());
@@ -81,13 +82,13 @@ fn details(command: &mut Cmd, claim: &Claim) {
         false => command.arg(""),
         true => command.arg(claim.record.to_value(&claim.owner.token())),
     };
-    // The last number that this process gave to a holder. The next owner gets a larger one (protocol.md,
+    // The last fencing token that this process issued to a holder. The next owner gets a larger one (protocol.md,
     // ReleaseRaises).
     command.arg(claim.own_fence().map_or(0, FencingToken::get)).arg(millis(fence_ttl(claim.ttl)));
 }
 
-/// Returns whether the scripts need the stored value to find the grant, because it may be one of several holders. The
-/// token alone is enough for an exclusive grant.
+/// Returns whether the scripts need the whole stored value to find the grant, because it may be one of several holders.
+/// For an exclusive grant, the token is enough.
 pub(crate) fn needs_value(claim: &Claim) -> bool {
     claim.mode != Mode::Exclusive || claim.may_be_shared()
 }
@@ -95,11 +96,12 @@ pub(crate) fn needs_value(claim: &Claim) -> bool {
 fn read(answer: Result<Value, Failure>) -> Result<Released, Failure> {
     match answer {
         Ok(Value::Int(1)) => Ok(Released::Released),
-        // A repeated release whose first answer was lost gets this too. The caller cannot tell the two apart.
+        // A repeated release also gets this answer if the first answer was lost. The caller cannot distinguish the two
+        // cases.
         Ok(Value::Int(0)) => Ok(Released::Expired),
         Ok(Value::Int(-1)) => Ok(Released::Taken),
         Ok(other) => Err(Failure::unexpected(&other)),
-        // Data of another type are not this owner's lock: another program uses the key.
+        // If the key has data of another type, another program uses it, and this owner has no lock there.
         Err(failure) if failure.kind() == LockErrorKind::InvalidRequest => Ok(Released::Taken),
         Err(failure) => Err(failure),
     }

@@ -17,13 +17,13 @@ use crate::backend::{FencingToken, Renew, Renewal};
 use crate::clock::{Clock, Moment};
 use crate::owner::Owner;
 
-/// The number of locks in one script. It occupies the server for some 100 us, and no other client is served meanwhile.
+/// The number of locks in one script. The script takes about 100 us, during which the server serves no other client.
 pub(crate) const PER_SCRIPT: usize = 100;
 
 pub(crate) type Verdict = renewal::Verdict<Reaction>;
 
 impl<R: Role> Server<R> {
-    /// Renews a batch. The failure of one script does not affect the others.
+    /// Renews a batch. If one script fails, the other scripts still count.
     pub(crate) async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Renewal> {
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else {
             return Vec::new();
@@ -33,14 +33,14 @@ impl<R: Role> Server<R> {
         let chunks: Vec<&[KeyLease<'_>]> = locks.chunks(PER_SCRIPT).collect();
         let answers = match tokio::time::timeout(deadline, self.renew_chunks(&chunks, false)).await {
             Ok(answers) => answers,
-            // A missing answer means neither a renewal nor a loss. The leases stay as they were; the renewer retries.
+            // A missing answer is neither a renewal nor a loss. The leases stay as they were, and the renewer retries.
             Err(_) => Err(self.elapsed(deadline)),
         };
         let answers = answers.unwrap_or_else(|failure| vec![Verdict::Unknown(failure); locks.len()]);
         of_grants(batch, answers, |failure| self.error(failure))
     }
 
-    /// Sends all scripts in one pipeline, and repeats the scripts that the server has forgotten in a second one.
+    /// Sends all scripts in one pipeline. If the server has forgotten some scripts, repeats them in a second pipeline.
     /// Returns the answers in the order of the locks. `asking` is for locks of a slot that is being moved to this node.
     pub(crate) async fn renew_chunks(
         &self,
@@ -49,16 +49,16 @@ impl<R: Role> Server<R> {
     ) -> Result<Vec<Verdict>, Failure> {
         let live = self.connections.get().await?;
         let all: Vec<usize> = (0..chunks.len()).collect();
-        // The answers are sorted by chunk and not by arrival: a chunk whose script was forgotten is answered by the
-        // second pipeline.
+        // Answers are stored by chunk and not by arrival: if a script was forgotten, the second pipeline returns its
+        // answer.
         let mut answers = vec![None; chunks.len()];
         let mut sent = run(&live, (chunks, asking), &all, &mut answers).await?;
         let forgotten: Vec<usize> =
             all.into_iter().filter(|&at| is_forgotten(answers[at].as_ref())).collect();
         if !forgotten.is_empty() {
             live.send(&live.scripts.load(Script::Renew)).await?;
-            // The answers of the first pipeline need the earlier moment. That moment is right for the second pipeline
-            // too, only stricter: a lease counts from before its request was sent.
+            // The answers of the first pipeline need the earlier moment. The earlier moment is also valid for the
+            // second pipeline, because a lease counts from any moment before its request was sent.
             let again = run(&live, (chunks, asking), &forgotten, &mut answers).await?;
             if forgotten.len() == chunks.len() {
                 sent = again;
@@ -73,14 +73,15 @@ impl<R: Role> Server<R> {
         let deadline = deadline(shortest.unwrap_or_default(), self.timeout());
         let renewed = |verdict: &Verdict| matches!(verdict, Verdict::Renewed(..));
         if verdicts.iter().any(renewed) {
-            // The renewer has its own connection. That connection lasts when the runtime of the holder ends or is
-            // blocked, so that a forced release is still reported.
+            // The renewer has its own connection, which continues if the holder's runtime ends or is blocked. With this
+            // subscription, a forced release is still reported.
             live.subscribe_holders(self.shared().shared_listeners());
         }
         if verdicts.iter().any(renewed)
             && let Err(failure) = R::confirm(&live, deadline).await
         {
-            // The primary has the longer lease, but the next primary may not. Only the previous lease is certain.
+            // The primary has the longer lease, but after a failover the next primary may not. Only the previous lease
+            // is certain.
             let unconfirmed = verdicts.iter_mut().filter(|verdict| matches!(verdict, Verdict::Renewed(..)));
             unconfirmed.for_each(|verdict| *verdict = Verdict::Unknown(failure.clone().in_doubt()));
         }
@@ -88,12 +89,13 @@ impl<R: Role> Server<R> {
     }
 }
 
-/// Returns how long a batch may take whose shortest lease is `shortest`.
+/// Returns the time limit of a batch whose shortest lease is `shortest`.
 pub(crate) fn deadline(shortest: Duration, timeout: Duration) -> Duration {
     deadline::of_renewal(timeout, shortest)
 }
 
-/// Sends the scripts of the chunks numbered `which`, puts their answers into `answers`, and returns when they were sent.
+/// Sends the scripts of the chunks with the numbers `which`. Stores their answers in `answers`, and returns the time of
+/// sending.
 async fn run<S: SessionState>(
     live: &Connection<S>,
     (chunks, asking): (&[&[KeyLease<'_>]], bool),
@@ -107,11 +109,11 @@ async fn run<S: SessionState>(
         }
         commands.add_command(script(live, chunks[at]));
     }
-    // Read before the first byte is sent. Counted from the answer, a lease would seem to last longer than it does
-    // on the server.
+    // Read before the first byte is sent. If a lease counted from the answer, it would seem longer than it is on the
+    // server.
     let sent = Clock::Suspend.now();
     let received = live.send_all(&commands).await?;
-    // With ASKING every second answer belongs to an ASKING.
+    // With ASKING, every second answer belongs to an ASKING.
     let received = received.into_iter().skip(usize::from(asking)).step_by(1 + usize::from(asking));
     for (&at, answer) in which.iter().zip(received) {
         answers[at] = Some(answer);
@@ -131,7 +133,7 @@ fn script<S: SessionState>(live: &Connection<S>, chunk: &[KeyLease<'_>]) -> Cmd 
         };
         command.arg(millis(lock.ttl));
     }
-    // The fencing tokens follow the pairs, if there are any: without them, the script ends on its short path.
+    // The fencing tokens, if any, follow the pairs. Without them, the script ends on its short path.
     for (number, lock) in chunk.iter().enumerate() {
         if lock.claim.is_fenced() {
             let own = lock.claim.own_fence().map_or(0, FencingToken::get);
@@ -151,7 +153,7 @@ pub(crate) fn is_forgotten(answer: Option<&Value>) -> bool {
 /// Reads the verdicts of one script.
 fn read<S: SessionState>(live: &Connection<S>, locks: usize, answer: &Value, sent: Moment) -> Vec<Verdict> {
     match answer {
-        // Verdicts are matched by their position, so an answer with another number of them is invalid.
+        // Verdicts are matched by their position, so an answer with another number of verdicts is invalid.
         Value::Array(answers) if answers.len() == locks => {
             answers.iter().map(|answer| verdict(answer, sent)).collect()
         }
@@ -166,7 +168,7 @@ fn verdict(answer: &Value, sent: Moment) -> Verdict {
         Value::Int(number) if *number > 0 => {
             Verdict::Renewed(sent, usize::try_from(number - 1).unwrap_or(usize::MAX))
         }
-        // The error of this lock alone. A key of another type must not cost the others of the batch their renewal.
+        // This error is about one lock. If a key has another type, the other locks of the batch must still be renewed.
         Value::BulkString(text) => Verdict::Unknown(Failure::of_text(&String::from_utf8_lossy(text))),
         other => Verdict::Unknown(Failure::unexpected(other)),
     }

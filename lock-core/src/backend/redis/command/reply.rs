@@ -18,8 +18,8 @@ use crate::owner::{Owner, OwnerRecord};
 /// The digits that replace the token of the last holder in the value of a kept key.
 const NO_TOKEN: &str = "000000000000000000000000000000000000000000000000";
 
-/// Reads a grant of the whole lease from `{.., waiters or nil[, fence]}`. Marks a claim whose fencing token is ahead of
-/// the server's time.
+/// Reads a grant of the full lease from `{.., waiters or nil[, fence]}`. If the fencing token is ahead of the server's
+/// time, marks the claim.
 pub(crate) fn granted(claim: &Claim, reply: &Reply) -> Result<Grant, Failure> {
     read_grant(claim, reply.sent, reply.now, reply.rest())
 }
@@ -31,20 +31,21 @@ fn read_grant(claim: &Claim, sent: Moment, now: i64, rest: &[Value]) -> Result<G
         [number, ..] => Some(fence(claim, now, number)?),
     };
     let waiters = match waiters {
-        // The waiters were not counted.
+        // The server did not count the waiters.
         Value::Nil => None,
         waiters => Some(count(waiters)?),
     };
     Ok(Grant::new(sent, claim.ttl).with_fence(fence).with_waiters(waiters))
 }
 
-/// Reads a fencing token that the server made at `now`.
+/// Reads a fencing token. `now` is the server's time when the token was made.
 pub(crate) fn fence(claim: &Claim, now: i64, number: &Value) -> Result<FencingToken, Failure> {
     match number {
         Value::Int(number) => {
-            // From here on every renewal must keep the token remembered.
+            // From now on, every renewal must also extend the time for which the server remembers the token.
             claim.mark_fenced();
-            // If a token is ahead of the clock, the clock was set back: the process must not number on from the token.
+            // If a token is ahead of the clock, the clock was set back. Then the process must not derive further tokens
+            // from it.
             if *number > now {
                 claim.mark_fence_ahead();
             }
@@ -62,9 +63,9 @@ pub(crate) fn count(value: &Value) -> Result<usize, Failure> {
     }
 }
 
-/// Reads the holder and the waiters from `{.., pttl, holder, others, place, own[, kept]}`. These are hints, so a part
-/// that cannot be read is left out. `sent` is when the request was sent. `queued` says whether the claim is queued, if
-/// the answer has no `kept`.
+/// Reads the holder and the waiters from `{.., pttl, holder, others, place, own[, kept]}`. These are hints, so an
+/// unreadable part is omitted. `sent` is when the request was sent. `queued` is whether the claim is queued; it is used
+/// if the answer has no `kept`.
 pub(crate) fn held(rest: &[Value], sent: Moment, queued: bool) -> Held {
     let number = |at: usize| match rest.get(at) {
         Some(Value::Int(number)) => Some(*number),
@@ -77,12 +78,12 @@ pub(crate) fn held(rest: &[Value], sent: Moment, queued: bool) -> Held {
     let queued = number(5).map_or(queued, |queued| queued == 1);
     let holder = value.and_then(record);
     let is_held = matches!(rest.get(1), Some(Value::BulkString(value)) if !value.is_empty());
-    // A release that keeps the key takes the token out of the value; see keep.lua.
+    // A release that keeps the key removes the token from the value; see keep.lua.
     let kept = holder.is_some() && value.is_some_and(|value| value.starts_with(NO_TOKEN));
     Held {
-        // -1 is a foreign lock without an expiry.
+        // -1 means a foreign lock without an expiry.
         remaining: number(0).and_then(|left| u64::try_from(left).ok()).map(Duration::from_millis),
-        // For a latch, and for a key that passes to a waiter, the answer contains no value.
+        // For a latch, and for a key that is being granted to a waiter, the answer contains no value.
         foreign: is_held && holder.is_none(),
         holder,
         waiters: number(2).and_then(|others| usize::try_from(others).ok()),
@@ -94,7 +95,7 @@ pub(crate) fn held(rest: &[Value], sent: Moment, queued: bool) -> Held {
     }
 }
 
-/// Reads the refusal of `claim`. For a claim of several keys, the answer ends with the number of the key that is held.
+/// Reads the refusal of `claim`. If the claim has several keys, the answer ends with the number of the held key.
 pub(crate) fn refused(claim: &Claim, rest: &[Value], sent: Moment) -> Held {
     let [answer @ .., Value::Int(number)] = rest else { return held(rest, sent, false) };
     if claim.more.is_empty() {
@@ -107,7 +108,7 @@ pub(crate) fn refused(claim: &Claim, rest: &[Value], sent: Moment) -> Held {
     }
 }
 
-/// Reads the record of a stored value, with or without the mark.
+/// Reads the owner record in a stored value, with or without the mark.
 fn record(value: &str) -> Option<OwnerRecord> {
     let (token, rest) = value.split_at_checked(Owner::TOKEN_LEN)?;
     match rest.strip_prefix(MARK) {
@@ -116,7 +117,7 @@ fn record(value: &str) -> Option<OwnerRecord> {
     }
 }
 
-/// Returns the mode of a claim as the scripts write it.
+/// Returns the mode of a claim in the notation of the scripts.
 pub(crate) fn code(claim: &Claim) -> Cow<'static, str> {
     match (claim.mode, claim.permits) {
         (Mode::Exclusive, _) => "x".into(),
@@ -126,7 +127,7 @@ pub(crate) fn code(claim: &Claim) -> Cow<'static, str> {
     }
 }
 
-/// Reads a mode that the scripts wrote.
+/// Reads a mode in the notation of the scripts.
 pub(super) fn mode_of(code: &str) -> Option<Mode> {
     match code {
         "x" => Some(Mode::Exclusive),
@@ -138,7 +139,7 @@ pub(super) fn mode_of(code: &str) -> Option<Mode> {
     }
 }
 
-/// Reads the error for a key that is in use in an incompatible mode, from `{.., mode[, number of the key]}`.
+/// Reads the error of a key in an incompatible mode, from `{.., mode[, number of the key]}`.
 pub(crate) fn conflict(rest: &[Value], asked: Use) -> Failure {
     let code = match rest.first() {
         Some(Value::BulkString(code)) => std::str::from_utf8(code).ok(),
@@ -154,8 +155,8 @@ pub(crate) fn conflict(rest: &[Value], asked: Use) -> Failure {
     Failure::new(LockErrorKind::InvalidRequest, conflict::in_use("the key", in_force, asked))
 }
 
-/// Reads the conflict that keeps `claim` from its key. For a claim of several keys, the number of the key follows the
-/// mode.
+/// Reads the conflict between `claim` and the mode of its key. If the claim has several keys, the number of the key
+/// follows the mode.
 pub(crate) fn clash(claim: &Claim, rest: &[Value]) -> Failure {
     let failure = conflict(rest, Use::Lock(claim.mode));
     match rest.get(1) {
@@ -167,7 +168,7 @@ pub(crate) fn clash(claim: &Claim, rest: &[Value]) -> Failure {
     }
 }
 
-/// Returns the key of `claim` with this number, counted from 1.
+/// Returns the key of `claim` with this number. The first key has the number 1.
 fn numbered(claim: &Claim, number: i64) -> Option<&Key> {
     claim.keys().nth(usize::try_from(number).ok()?.checked_sub(1)?)
 }

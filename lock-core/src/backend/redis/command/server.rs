@@ -13,19 +13,19 @@ use crate::backend::redis::primary::Primary;
 use crate::backend::remote::PerRuntime;
 use crate::error::{LockError, LockErrorKind};
 
-/// A Redis server, with one connection for each runtime that uses it, and the commands.
+/// A Redis server, its commands, and one connection for each runtime that uses it.
 #[derive(Debug)]
 pub(crate) struct Server<R: Role = Primary> {
     pub(crate) connections: PerRuntime<Shared<R>>,
 }
 
 impl<R: Role> Server<R> {
-    /// Starts with the connection over which the server was checked. Dials at once if there is none.
+    /// Creates a server with the connection over which it was checked. Dials at once if there is none.
     pub(crate) fn new(shared: Arc<Shared<R>>, first: Option<Session<R>>) -> Self {
         Self { connections: PerRuntime::new(shared, first) }
     }
 
-    /// Starts without a connection, and dials when the first one is needed.
+    /// Creates a server without a connection. Dials when the first call needs one.
     pub(crate) fn idle(shared: Arc<Shared<R>>) -> Self {
         Self { connections: PerRuntime::idle(shared) }
     }
@@ -34,7 +34,7 @@ impl<R: Role> Server<R> {
         self.connections.connector()
     }
 
-    /// Closes all connections for good.
+    /// Closes all connections permanently.
     pub(crate) fn close(&self) {
         self.connections.close();
     }
@@ -44,22 +44,23 @@ impl<R: Role> Server<R> {
         self.shared().config.timeout
     }
 
-    /// Returns the deadline of a call that asks for a lease of `lease`.
+    /// Returns the deadline of a call that requests a lease of `lease`.
     pub(crate) fn deadline(&self, lease: Duration) -> Duration {
         self.shared().config.deadline(lease)
     }
 
-    /// Returns the failure of a call that was not answered by its deadline. The server may have executed it.
+    /// Returns the failure of a call that received no answer before its deadline. The server may have executed the
+    /// call.
     pub(crate) fn elapsed(&self, deadline: Duration) -> Failure {
         match self.connections.failure() {
-            // The connection may have been lost, and a new dial may have failed, since the request was sent. The error
-            // gives that reason, and the request may still have been executed.
+            // Since the request was sent, the connection may have been lost, and a new dial may have failed. The error
+            // contains that reason. The request may still have been executed.
             Some(last) => last.in_doubt(),
             None => Failure::no_answer(deadline),
         }
     }
 
-    /// Returns the failure of a call that had not been sent when its deadline passed.
+    /// Returns the failure of a call that was not sent before its deadline.
     pub(crate) fn not_sent(&self, deadline: Duration) -> Failure {
         let dialling =
             || Failure::new(LockErrorKind::Unavailable, format!("no connection within {deadline:?}"));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// The host and the port of a server.
 pub(crate) type Endpoint = (String, u16);
 
-/// The address of a store: one server, or several that know the place of each key.
+/// The address of a store: one server, the sentinels of a primary, or the nodes of a Cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     Tcp {
@@ -16,7 +16,7 @@ pub(crate) enum Address {
     Unix(PathBuf),
     /// The primary that the sentinels name.
     Sentinel(Sentinels),
-    /// The Cluster of these nodes, at least one, and of the nodes that they name.
+    /// A Cluster: at least one of its nodes. The listed nodes name the others.
     Cluster(Vec<Endpoint>),
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum Address {
 pub(crate) struct Sentinels {
     /// The addresses of the sentinels; at least one.
     pub(crate) places: Vec<Endpoint>,
-    /// The name under which they watch the primary.
+    /// The name of the primary in the configuration of the sentinels.
     pub(crate) master: String,
 }
 

@@ -6,7 +6,7 @@ use super::Config;
 use crate::backend::remote::deadline;
 
 impl Config {
-    /// Returns the deadline of a call that asks for a lease of `lease`.
+    /// Returns the deadline of a call that requests a lease of `lease`.
     pub(crate) fn deadline(&self, lease: Duration) -> Duration {
         deadline::of_call(self.timeout, lease)
     }

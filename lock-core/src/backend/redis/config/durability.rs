@@ -2,29 +2,29 @@
 
 use std::fmt;
 
-/// The largest number of replicas that a URL may name; a larger one is a typing error.
+/// The largest number of replicas that a URL may contain. A larger number is a typing error.
 const MOST: u32 = 1_000;
 
-/// The copies that a lock needs before it counts.
+/// The copies that a lock needs before it counts as granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
     /// This many replicas have the lock in memory.
     Replicas(u32),
-    /// This many replicas have the lock on disk, and so does the primary if `local`.
+    /// This many replicas have the lock on disk. If `local`, the primary has it on disk too.
     Aof { local: bool, replicas: u32 },
 }
 
-/// The reaction to a `min-replicas-to-write` that cannot be read.
+/// What to do if `min-replicas-to-write` cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum MinReplicas {
     /// Refuse the server.
     #[default]
     Read,
-    /// Assume that it is right: a server run by others may forbid CONFIG.
+    /// Assume that the setting is right. A hosted server may forbid CONFIG.
     Assumed,
 }
 
-/// Writes the durability as a URL does.
+/// Formats the durability as in a URL.
 impl fmt::Display for Durability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -41,7 +41,7 @@ impl Durability {
         let number = |text: &str| text.trim().parse::<u32>().ok().filter(|number| *number <= MOST);
         match name {
             "replicas" => number(arguments).filter(|replicas| *replicas > 0).map(Self::Replicas),
-            // No copies at all would be no durability, so at least one number must not be 0.
+            // Without any copy there is no durability, so at least one number must not be 0.
             "aof" => {
                 let (local, replicas) = arguments.split_once(',')?;
                 let (local, replicas) = (number(local)?, number(replicas)?);
@@ -51,7 +51,7 @@ impl Durability {
         }
     }
 
-    /// Returns how many replicas must have the lock.
+    /// Returns the number of replicas that must have the lock.
     pub(crate) fn replicas(self) -> u32 {
         match self {
             Self::Replicas(replicas) | Self::Aof { replicas, .. } => replicas,

@@ -1,4 +1,4 @@
-//! The forms of a Redis URL, for its errors.
+//! The accepted forms of a Redis URL, for error messages.
 
 use crate::backend::remote::UrlForm;
 

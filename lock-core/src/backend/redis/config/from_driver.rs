@@ -1,4 +1,4 @@
-//! The settings of a client of the application.
+//! The settings taken from a `redis` client of the application.
 
 use ::redis::{ConnectionAddr, ConnectionInfo};
 
@@ -8,7 +8,7 @@ use crate::backend::remote::TlsFiles;
 use crate::error::{LockError, LockErrorKind, Result};
 
 impl Config {
-    /// Takes over the address and the user of a client of the crate `redis`.
+    /// Copies the address and the user of a client of the crate `redis`.
     pub(crate) fn of_driver(info: &ConnectionInfo) -> Result<Self> {
         let (address, tls) = match info.addr() {
             ConnectionAddr::Tcp(host, port) => (Address::Tcp { host: host.clone(), port: *port }, None),

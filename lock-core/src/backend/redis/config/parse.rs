@@ -12,7 +12,7 @@ const DEFAULT_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
 impl Config {
-    /// Parses a URL. The errors never repeat it, because a URL holds a password.
+    /// Parses a URL. Errors never repeat the URL, because it may contain a password.
     pub(crate) fn parse(url: &str) -> Result<Self> {
         let (scheme, rest) =
             url.split_once("://").ok_or_else(|| FORM.invalid("the Redis URL has no scheme"))?;
@@ -43,7 +43,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Refuses TLS if this build has none.
+    /// Refuses TLS if this build does not support it.
     pub(super) fn check_tls(&self) -> Result<()> {
         if self.tls.is_some() && !cfg!(feature = "tls") {
             return Err(LockError::new(
@@ -72,7 +72,8 @@ impl Config {
         Ok(Self::new(Address::Tcp { host, port }, user, password, db))
     }
 
-    /// Parses `user:password@h1:26379,h2,h3/mymaster/db`. The user and the password are those of the primary.
+    /// Parses `user:password@h1:26379,h2,h3/mymaster/db`. The user and the password are for the primary, not for the
+    /// sentinels.
     fn sentinel(rest: &str) -> Result<Self> {
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, password, hosts) = FORM.credentials(authority)?;
@@ -90,7 +91,7 @@ impl Config {
         Ok(Self::new(Address::Sentinel(Sentinels { places, master }), user, password, db))
     }
 
-    /// Parses `user:password@h1,h2,h3`. Any nodes of the Cluster will do, and not all of them need to be up.
+    /// Parses `user:password@h1,h2,h3`. The hosts may be any nodes of the Cluster, and some may be down.
     fn cluster(rest: &str) -> Result<Self> {
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, password, hosts) = FORM.credentials(authority)?;
@@ -115,7 +116,7 @@ impl Config {
     }
 }
 
-/// Reads the number of a database. The server checks the upper end.
+/// Reads the number of a database. The server checks the maximum.
 pub(super) fn number(text: &str) -> Option<i64> {
     text.parse().ok().filter(|number| (0..=i64::from(i32::MAX)).contains(number))
 }

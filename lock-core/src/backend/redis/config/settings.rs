@@ -10,8 +10,8 @@ use super::durability::{Durability, MinReplicas};
 use crate::backend::remote::TlsFiles;
 use crate::backend::remote::tries::CONNECT_TIMEOUT;
 
-/// The default time limit of a dial after a connection was lost. If a dial takes longer, the network most likely drops
-/// its packets.
+/// The default time limit of a dial after a connection was lost. If a dial takes longer, the network is probably
+/// dropping packets.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The settings of a URL. `Debug` shows no credentials.
@@ -25,17 +25,17 @@ pub(crate) struct Config {
     pub(crate) sentinel_login: Option<(Option<String>, String)>,
     /// The files of a `rediss://` URL; `None` without TLS.
     pub(crate) tls: Option<TlsFiles>,
-    /// The copies that a lock needs before it counts.
+    /// The copies that a lock needs before it counts as granted.
     pub(crate) durability: Option<Durability>,
-    /// The reaction to a `min-replicas-to-write` that cannot be read.
+    /// What to do if `min-replicas-to-write` cannot be read.
     pub(crate) min_replicas: MinReplicas,
     /// The name of each connection in `CLIENT LIST`.
     pub(crate) client_name: String,
-    /// The time limit of the first connection, from the look-up of the name to the last probe.
+    /// The time limit of the first connection, from name resolution to the last probe.
     pub(crate) connect_timeout: Duration,
-    /// The time limit of a later dial, unless the dial before it was slow.
+    /// The time limit of a later dial. The limit is longer if the previous dial was slow.
     pub(crate) dial_timeout: Duration,
-    /// The time limit of one call, reconnecting included.
+    /// The time limit of one call, including reconnecting.
     pub(crate) timeout: Duration,
 }
 
@@ -54,10 +54,10 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
-    /// The default time limit of a call. A healthy server answers in less than a millisecond; half a second survives
-    /// two retransmissions.
+    /// The default time limit of a call. A healthy server answers in less than a millisecond. Half a second leaves time
+    /// for two retransmissions.
     pub(crate) const CALL_TIMEOUT: Duration = Duration::from_millis(500);
-    /// The user of a connection that names none.
+    /// The user of a connection if the URL names none.
     const DEFAULT_USER: &str = "default";
 
     pub(super) fn new(address: Address, user: Option<String>, password: Option<String>, db: i64) -> Self {
@@ -82,7 +82,7 @@ impl Config {
         Self { address: Address::Tcp { host, port }, ..self.clone() }
     }
 
-    /// Returns the name of the user, for a statement about its rights.
+    /// Returns the name of the user, for messages about its rights.
     pub(crate) fn user(&self) -> &str {
         self.user.as_deref().unwrap_or(Self::DEFAULT_USER)
     }
@@ -93,7 +93,7 @@ impl Config {
         user.unwrap_or(Self::DEFAULT_USER)
     }
 
-    /// Returns the part of the settings that the driver's handshake needs.
+    /// Returns the settings for the driver's handshake.
     pub(crate) fn handshake(&self) -> RedisConnectionInfo {
         let mut info = RedisConnectionInfo::default()
             .set_protocol(ProtocolVersion::RESP3)

@@ -3,9 +3,9 @@
 use super::{Facts, set};
 use crate::backend::{Finding, Severity};
 
-/// The part of `maxclients` above which a server counts as nearly full, in percent.
+/// The percentage of `maxclients` above which a server counts as nearly full.
 const NEARLY_FULL: u64 = 90;
-/// The shortest `timeout` of an idle connection that a healthy process never reaches, in seconds.
+/// The shortest `timeout` for idle connections that a healthy process never reaches, in seconds.
 const LONG: u64 = 10;
 
 /// Returns the advice to allow more clients.
@@ -32,7 +32,7 @@ pub(super) fn rejected(facts: &Facts) -> Option<Finding> {
     }
     let found =
         format!("{count} connections were refused since the server started, because maxclients was reached");
-    // On a voter that has evicted keys, CONFIG RESETSTAT would begin a quarantine.
+    // On a voter that has evicted keys, CONFIG RESETSTAT would start a quarantine.
     let advice = if facts.is_voter() {
         format!("{}; the next restart sets the count to 0", more(facts))
     } else {

@@ -1,4 +1,4 @@
-//! Rules about what a server writes to its disk.
+//! Rules about the data that a server writes to disk.
 
 use super::{Facts, set};
 use crate::backend::redis::config::Durability;
@@ -42,7 +42,7 @@ pub(super) fn persistence(facts: &Facts) -> Option<Finding> {
 
 pub(super) fn fsync(facts: &Facts) -> Option<Finding> {
     let fsync = facts.setting("appendfsync").filter(|fsync| *fsync != "always")?;
-    // The quarantine of a voter follows every restart, whatever the disk has.
+    // A voter is quarantined after every restart, whatever is on its disk.
     if !has_log(facts) || facts.is_voter() {
         return None;
     }

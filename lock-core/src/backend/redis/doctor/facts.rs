@@ -13,7 +13,7 @@ use crate::backend::redis::link::{Role, field, server_time, text};
 use crate::clock;
 use crate::error::Result as LockResult;
 
-/// The place of a server in its store.
+/// The role of a server in its store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The one server of a store.
@@ -22,13 +22,13 @@ pub(crate) enum Kind {
     Watched,
     /// A primary of a Cluster.
     Node,
-    /// One of the servers that vote.
+    /// One of the voters of a quorum.
     #[cfg_attr(not(feature = "redlock"), allow(dead_code, reason = "only a quorum has voters"))]
     Voter,
 }
 
 impl Kind {
-    /// Returns the settings that are read, with one request each: servers before 7.0 take one name in a request.
+    /// Returns the settings to read. Each needs its own request: servers before 7.0 accept one name per request.
     fn settings(self) -> &'static [&'static str] {
         static ALL: [&str; 6] = [
             "save",
@@ -51,15 +51,15 @@ impl Kind {
 pub(crate) struct Facts {
     pub(super) kind: Kind,
     pub(super) durability: Option<Durability>,
-    /// The user of the library.
+    /// The name of the library's user.
     pub(super) user: String,
-    /// The answer to `INFO`, on a node of a Cluster followed by the answer to `CLUSTER INFO`.
+    /// The answer to `INFO`. On a Cluster node, the answer to `CLUSTER INFO` follows.
     pub(super) info: String,
     /// The settings that could be read.
     pub(super) settings: HashMap<String, String>,
-    /// The error code with which the server refuses `CONFIG GET`.
+    /// The error code if the server refuses `CONFIG GET`.
     pub(super) refused: Option<String>,
-    /// By how much the clock of the server is certainly ahead of this machine's, in ms; negative if it is behind.
+    /// How far the server's clock is certainly ahead of this machine's clock, in ms. Negative if it is behind.
     pub(crate) ahead: i64,
 }
 
@@ -97,12 +97,12 @@ impl Facts {
         field(&self.info, name)
     }
 
-    /// Returns a number of `INFO`, 0 if the server has no such field.
+    /// Returns a number of `INFO`, or 0 if the server has no such field.
     pub(super) fn number(&self, name: &str) -> u64 {
         self.text(name).and_then(|text| text.parse().ok()).unwrap_or(0)
     }
 
-    /// Returns a setting, `None` if it could not be read.
+    /// Returns a setting, or `None` if it could not be read.
     pub(super) fn setting(&self, name: &str) -> Option<&str> {
         self.settings.get(name).map(String::as_str)
     }
@@ -123,21 +123,22 @@ impl Facts {
     }
 }
 
-/// Returns how far a server's clock that showed `now` (us) is certainly ahead of ours, in ms; negative: behind.
+/// Returns how far the server's clock is certainly ahead of ours, in ms; negative if behind. The clock showed `now`
+/// (us).
 fn ahead(now: i64, (sent, received): (Duration, Duration)) -> i64 {
     let since = |time: Duration| now.saturating_sub(i64::try_from(time.as_micros()).unwrap_or(i64::MAX));
     let (least, most) = (since(received), since(sent));
-    // The server read its clock between the two times, so only a difference beyond both is certain.
+    // The server read its clock between the two times. Only a difference outside this interval is certain.
     if least > 0 { least / 1_000 } else { most.min(0) / 1_000 }
 }
 
 impl<R: Role> Server<R> {
-    /// Reads the facts in one round trip, within the time of a call.
+    /// Reads the facts in one round trip, within the time limit of a call.
     pub(crate) async fn facts(&self, kind: Kind) -> LockResult<Facts> {
         let call = async {
             let live = self.connections.get().await?;
             let mut commands = Pipeline::with_capacity(3 + kind.settings().len());
-            // TIME comes first, because the other commands take the server longer.
+            // TIME comes first, because the server needs more time for the other commands.
             commands.cmd("TIME").cmd("INFO");
             for name in kind.settings() {
                 commands.cmd("CONFIG").arg("GET").arg(*name);

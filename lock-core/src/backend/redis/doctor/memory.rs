@@ -3,24 +3,23 @@
 use super::{Facts, set};
 use crate::backend::{Finding, Severity};
 
-/// The part of `maxmemory` above which a server counts as nearly full, in percent.
+/// The percentage of `maxmemory` above which a server counts as nearly full.
 const NEARLY_FULL: u64 = 90;
 const MB: u64 = 1_048_576;
 
-/// Returns the memory that counts against the limit: the server leaves out the buffers of its replicas and of its
-/// append-only file.
+/// Returns the memory that counts against the limit. The buffers of replicas and of the append-only file do not count.
 fn used(facts: &Facts) -> u64 {
     facts.number("used_memory").saturating_sub(facts.number("mem_not_counted_for_evict"))
 }
 
-/// Returns the part of the limit that is in use.
+/// Returns the percentage of the limit that is in use.
 fn percent(facts: &Facts) -> u64 {
     used(facts).saturating_mul(100).checked_div(facts.number("maxmemory")).unwrap_or(0)
 }
 
 /// Returns the eviction policy, if it can evict locks.
 fn evicts(facts: &Facts) -> Option<&str> {
-    // Without a limit nothing is evicted, whatever the policy.
+    // Without a limit nothing is evicted, whatever the policy is.
     let policy = facts.text("maxmemory_policy").filter(|policy| *policy != "noeviction");
     policy.filter(|_| facts.number("maxmemory") > 0)
 }
@@ -52,7 +51,7 @@ pub(super) fn evicted(facts: &Facts) -> Option<Finding> {
     let found =
         format!("{keys} keys were evicted since the server started, and locks may have been among them");
     let (severity, advice) = if facts.is_voter() {
-        // CONFIG RESETSTAT would begin a quarantine.
+        // CONFIG RESETSTAT would start a quarantine.
         let advice = "nothing if maxmemory-policy is noeviction by now: the quarantine after each eviction covers it, and the \
                       next restart sets the count to 0";
         (Severity::Note, advice.to_owned())

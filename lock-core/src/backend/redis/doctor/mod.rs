@@ -1,6 +1,6 @@
-//! Findings about what endangers locks on a server.
+//! Findings about risks for locks on a server.
 //!
-//! [`Facts`] are read in one round trip. Each rule is a pure function from the facts to at most one finding.
+//! [`Facts`] are read in one round trip. Each rule is a pure function that maps the facts to at most one finding.
 
 mod clients;
 mod disk;
@@ -18,7 +18,7 @@ use crate::backend::Finding;
 
 pub(crate) use facts::{Facts, Kind};
 
-/// The rules about one server, in the order in which their findings are listed.
+/// The rules about one server, in the order of their findings in the list.
 const RULES: [fn(&Facts) -> Option<Finding>; 18] = [
     memory::eviction,
     memory::evicted,
@@ -45,7 +45,7 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
     RULES.iter().filter_map(|rule| rule(facts)).chain(server::unread(facts)).collect()
 }
 
-/// Returns the findings about several servers. Equal findings become one, which names all its servers.
+/// Returns the findings about several servers. Equal findings are merged into one that names all its servers.
 pub(crate) fn of_all(each: impl IntoIterator<Item = (String, Vec<Finding>)>) -> Vec<Finding> {
     let mut all: Vec<Finding> = Vec::new();
     for (name, findings) in each {
@@ -69,7 +69,7 @@ pub(crate) fn of_all(each: impl IntoIterator<Item = (String, Vec<Finding>)>) -> 
     all
 }
 
-/// Returns the advice to change a setting, for now and for the next start.
+/// Returns the advice to change a setting, both in the running server and in its configuration file.
 fn set(name: &str, value: &str) -> String {
     format!("`CONFIG SET {name} {value}`, and the line `{name} {value}` in redis.conf")
 }

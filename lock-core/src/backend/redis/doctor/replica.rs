@@ -5,7 +5,7 @@
 pub(crate) struct Replica {
     pub(super) place: String,
     pub(super) is_online: bool,
-    /// The seconds since its last report.
+    /// The seconds since the replica last reported.
     pub(super) lag: u64,
 }
 

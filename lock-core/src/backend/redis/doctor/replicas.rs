@@ -4,14 +4,14 @@ use super::{Facts, Kind, set};
 use crate::backend::redis::config::Durability;
 use crate::backend::{Finding, Severity};
 
-/// The largest lag of a replica that keeps up, in seconds: it reports once a second.
+/// The largest lag of a replica that keeps up, in seconds. A replica reports once a second.
 const KEEPS_UP: u64 = 3;
 
-/// How a node of a Cluster gets a replica.
+/// The command that adds a replica to a Cluster node.
 const ADD_NODE: &str =
     "`redis-cli --cluster add-node <new host:port> <host:port of this node> --cluster-slave`";
 
-/// Returns the number of replicas without which the primary grants no lock of this store.
+/// Returns the number of replicas that the primary needs to grant a lock.
 fn needed(facts: &Facts) -> usize {
     let durable = facts.durability.map_or(0, Durability::replicas);
     let set = facts.setting("min-replicas-to-write").and_then(|text| text.parse().ok()).unwrap_or(0);

@@ -7,7 +7,7 @@ use crate::backend::redis::link::{SentinelView, sentinel_views};
 use crate::backend::{Finding, Severity};
 use crate::error::Result;
 
-/// The least number of sentinels of which one may fail.
+/// The smallest number of sentinels of which one may fail.
 const ENOUGH: u64 = 3;
 
 impl Server {
@@ -26,9 +26,9 @@ impl Server {
     }
 }
 
-/// Returns the findings about the sentinels. `views` has the name and the view of each.
+/// Returns the findings about the sentinels. `views` contains the name and the view of each sentinel.
 fn of_sentinels(views: &[(String, SentinelView)], master: &str, user: &str) -> Vec<Finding> {
-    // A sentinel that has not found the others yet knows of fewer, and one that is gone is still counted.
+    // A sentinel that has not found the others yet reports a smaller number. A sentinel that is gone is still counted.
     let all = views.iter().filter_map(|(_, view)| match view {
         SentinelView::Watches { others, .. } => Some(others + 1),
         SentinelView::Refused(_) | SentinelView::Silent(_) => None,
@@ -93,7 +93,7 @@ mod tests {
         let table: [(Vec<SentinelView>, &[(&str, &str)]); 9] = [
             (vec![watches(2, 2), watches(2, 2), watches(2, 2)], &[]),
             (vec![watches(2, 3)], &[]),
-            // A sentinel that was just started knows no other yet.
+            // A sentinel that was just started has not found the others yet.
             (vec![watches(0, 2), watches(2, 2)], &[]),
             (vec![watches(1, 2), watches(1, 2)], &[("redis.sentinels", "")]),
             (vec![watches(2, 1), watches(2, 2), watches(2, 1)], &[("redis.sentinel_quorum", "s0, s2")]),

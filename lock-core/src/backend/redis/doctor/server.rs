@@ -1,10 +1,10 @@
-//! Rules about a server itself: its clock, its version, and what it does not show.
+//! Rules about a server itself: its clock, its version, and its unreadable settings.
 
 use super::Facts;
 use crate::backend::redis::link::version_of;
 use crate::backend::{Finding, Severity};
 
-/// The largest difference between two clocks that are kept right, in ms.
+/// The largest difference between two synchronized clocks, in ms.
 const RIGHT: u64 = 1_000;
 /// The oldest recommended version.
 const RECOMMENDED: (u32, u32) = (7, 0);
@@ -38,7 +38,7 @@ pub(super) fn version(facts: &Facts) -> Option<Finding> {
     Some(Finding::new(Severity::Note, "redis.version", found, "upgrade to Redis 7.0 or later, or to Valkey"))
 }
 
-/// Finds the settings that could not be read.
+/// Reports the settings that could not be read.
 pub(super) fn unread(facts: &Facts) -> Option<Finding> {
     let unread = facts.unread();
     if unread.is_empty() {

@@ -1,17 +1,17 @@
-//! Waits until replicas have the writes of a connection; many callers share one wait.
+//! Waiting until replicas have the writes of a connection. Many callers share one wait.
 //!
-//! WAIT is sent over the connection that wrote, not over a separate one. WAIT covers the last write of its own
-//! connection, so a separate connection would have to write first. After a failover in between, that write would reach
-//! the next primary, which would confirm it although it never had the grant. On one connection a single process
-//! executes both, or the connection breaks and neither counts.
+//! WAIT is sent over the connection that sent the write, because WAIT covers only the last write of its own connection.
+//! A separate connection would have to write first. If a failover happens before that write, the next primary receives
+//! the write and confirms it, although it never received the grant. With one connection, the same server process
+//! executes both commands. Otherwise the connection breaks, and neither command counts.
 //!
-//! The price: while the server waits for copies, it serves nothing else on that connection. So there is one WAIT at a
-//! time, which covers everything that was answered before it was sent (64 grants need about three, not 64), and it
-//! waits for at most a third of the call's deadline. Renewals have a connection of their own, and so does every
-//! runtime. The supervisor allows its heartbeats that much more time, because they queue behind a WAIT as every request
-//! does.
+//! This has a cost: while the server waits for copies, it executes no other command of that connection. So only one
+//! WAIT runs at a time. A WAIT covers every write that was answered before the WAIT was sent, so 64 grants need about
+//! three WAITs. A WAIT takes at most a third of the call's deadline. Renewals and every runtime have connections of
+//! their own. Like any request, a heartbeat queues behind a WAIT, so the supervisor allows heartbeats that much more
+//! time.
 //!
-//! Nothing outlives the connection: a write is confirmed over the connection that made it, or not at all.
+//! No confirmation outlives its connection: a write is confirmed over the connection that sent it, or not at all.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,8 +24,8 @@ use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::{Connection, SessionState};
 use crate::backend::redis::units::millis;
 
-/// The divisor of a call's deadline that yields the time limit of one confirmation. The call may first have to wait for
-/// the confirmation of another call, and a grant that does not count must be released in time.
+/// The time limit of one confirmation is the call's deadline divided by this. The call may first have to wait for
+/// another call's confirmation, and enough time must remain to release a grant without copies.
 const SHARE_OF_DEADLINE: u32 = 3;
 
 /// Confirms the writes of one connection.
@@ -34,22 +34,22 @@ pub(crate) struct Confirmer {
     durability: Durability,
     /// The number of the last write that needs a confirmation.
     written: AtomicU64,
-    /// The last confirmation; locked while another is under way.
+    /// The last confirmation. The mutex is locked while a confirmation is in progress.
     last: tokio::sync::Mutex<Round>,
 }
 
 /// One confirmation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Round {
-    /// The number of the last write that it covers.
+    /// The number of the last write that this confirmation covers.
     covers: u64,
     copies: Copies,
     patience: Duration,
 }
 
 impl Round {
-    /// Returns whether this confirmation decides about write `number`, so that no other is needed. If this WAIT found
-    /// too few copies, a less patient one would too.
+    /// Returns whether this confirmation decides about write `number`. If its WAIT found too few copies, a WAIT with a
+    /// shorter time limit would not find more.
     fn settles(&self, number: u64, durability: Durability, patience: Duration) -> bool {
         self.covers >= number && (durability.is_met(self.copies) || self.patience >= patience)
     }
@@ -68,32 +68,31 @@ impl Confirmer {
     }
 }
 
-/// Returns how long one confirmation may take in a call with this deadline, in whole milliseconds, as the server
-/// counts.
+/// Returns the time limit of one confirmation in a call with this deadline, in whole milliseconds, the server's unit.
 pub(crate) fn patience(deadline: Duration) -> Duration {
     Duration::from_millis(millis(deadline / SHARE_OF_DEADLINE))
 }
 
-/// The confirmation of a grant, if it was requested in the same pipeline; otherwise `None`.
+/// The confirmation of a grant if the same pipeline requested it; otherwise `None`.
 pub(crate) type Confirmed = Option<Result<(), Failure>>;
 
 impl Confirmer {
-    /// Sends a command that grants over its connection. If no confirmation is under way, requests one in the same
-    /// pipeline; otherwise the grant must be [confirmed](Self::confirm) afterwards, together with others.
+    /// Sends a command that grants a lock. If no confirmation is in progress, also requests one in the same pipeline.
+    /// Otherwise the caller must [confirm](Self::confirm) the grant afterwards, together with other grants.
     pub(crate) async fn grant<S: SessionState>(
         &self,
         connection: &Connection<S>,
         command: &Cmd,
         deadline: Duration,
     ) -> Result<(Value, Confirmed), Failure> {
-        // This is not awaited: the request for a grant must not wait for the confirmation of another.
+        // Not awaited: a grant must not wait for the confirmation of another grant.
         let Ok(mut last) = self.last.try_lock() else { return Ok((connection.send(command).await?, None)) };
         let (durability, patience) = (self.durability, patience(deadline));
-        // A write gets its number after its answer, so every write numbered by now precedes this WAIT.
+        // A write is numbered after its answer, so all writes with a number precede this WAIT.
         let covers = self.written.load(Ordering::Acquire);
         let mut both = Pipeline::with_capacity(2);
-        // The grant first: WAIT covers the writes before it on this connection. If the key is held nothing was written,
-        // and WAIT answers for earlier writes.
+        // The grant is first: WAIT covers the earlier writes of this connection. If the key is held, nothing is
+        // written, and WAIT answers for earlier writes.
         both.add_command(command.clone()).add_command(durability.command(patience));
         let mut answers = connection.send_all(&both).await?.into_iter();
         let answer = match answers.next().unwrap_or_default() {
@@ -103,17 +102,16 @@ impl Confirmer {
         };
         let copies = match durability.read(&answers.next().unwrap_or_default()) {
             Ok(copies) => copies,
-            // The grant may be in the store all the same. Its answer lets the caller release it.
+            // The confirmation failed, but the grant may be in the store. With its answer, the caller can release it.
             Err(failure) => return Ok((answer, Some(Err(connection.noted(failure))))),
         };
         *last = Round { covers, copies, patience };
         Ok((answer, Some(last.verdict(durability))))
     }
 
-    /// Waits until every write that was answered over its connection has enough copies. The error says how many copies
-    /// there are.
+    /// Waits until every answered write of this connection has enough copies. The error contains the number of copies.
     ///
-    /// The write in question must have been made over this connection, because WAIT covers the last write of its
+    /// The caller's write must have been sent over this connection, because WAIT covers only the last write of its own
     /// connection.
     pub(crate) async fn confirm<S: SessionState>(
         &self,
@@ -121,19 +119,19 @@ impl Confirmer {
         deadline: Duration,
     ) -> Result<(), Failure> {
         let (durability, patience) = (self.durability, patience(deadline));
-        // Numbered before the wait for the lock, so that a confirmation which starts in between covers this write.
+        // Numbered before the wait for the mutex, so that a confirmation that starts in between covers this write.
         let number = self.written.fetch_add(1, Ordering::AcqRel) + 1;
-        // The caller that confirms for all may no longer be polled. This caller then asks for itself.
+        // The caller that confirms for all callers may no longer be polled. Then this caller sends its own WAIT.
         let Ok(mut last) = tokio::time::timeout(patience, self.last.lock()).await else {
             let answer = connection.send(&durability.command(patience)).await?;
             return Round { covers: number, copies: durability.read(&answer)?, patience }.verdict(durability);
         };
-        // The confirmation of another caller may have covered this write during the wait.
+        // While this caller waited, the confirmation of another caller may have covered this write.
         if !last.settles(number, durability, patience) {
-            // Read before WAIT is sent: a write that is numbered later may come after it.
+            // Read before WAIT is sent: a write that is numbered later may follow the WAIT.
             let covers = self.written.load(Ordering::Acquire);
-            // The mutex is held across this await. If this caller is dropped here, the next one gets the mutex and
-            // sends its own WAIT, because `last` still covers less.
+            // The mutex is held across this await. If this caller is dropped here, `last` keeps its old value, so the
+            // next caller sends its own WAIT.
             let answer = connection.send(&durability.command(patience)).await?;
             *last = Round { covers, copies: durability.read(&answer)?, patience };
         }

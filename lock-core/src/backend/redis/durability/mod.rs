@@ -1,4 +1,4 @@
-//! Durability on request: the copies that a lock needs before it counts.
+//! Optional durability: the copies that a lock needs before it counts as granted.
 
 mod confirm;
 mod policy;

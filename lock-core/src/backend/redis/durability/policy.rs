@@ -1,4 +1,4 @@
-//! The copies of a write, and the check that a server can confirm the copies that a lock needs.
+//! The copies of a write, and the check whether a server can confirm the copies that a lock needs.
 //!
 //! Source: [WAIT](https://redis.io/docs/latest/commands/wait/),
 //! [WAITAOF](https://redis.io/docs/latest/commands/waitaof/).
@@ -20,26 +20,26 @@ const WAITAOF: (u32, u32) = (7, 2);
 /// The copies of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Copies {
-    /// Whether the primary has it on disk.
+    /// Whether the primary has the write on disk.
     local: bool,
     replicas: u32,
 }
 
 impl Durability {
-    /// Returns the command that waits for the copies of the writes of its connection.
+    /// Returns the command that waits for copies of the writes of its connection.
     pub(crate) fn command(self, patience: Duration) -> Cmd {
         let mut command = Cmd::new();
         match self {
             Self::Replicas(replicas) => command.arg("WAIT").arg(replicas),
             Self::Aof { local, replicas } => command.arg("WAITAOF").arg(u8::from(local)).arg(replicas),
         };
-        // Never 0, which would wait for ever.
+        // Never 0, because the server would then wait forever.
         command.arg(millis(patience));
         command
     }
 
-    /// Returns the same command for no copies at all. The server answers it at once, which shows that it knows the
-    /// command and that the user may send it.
+    /// Returns the same command for zero copies. The server answers it at once. The answer shows whether the server
+    /// supports the command and whether the user may send it.
     fn rehearsal(self) -> Cmd {
         match self {
             Self::Replicas(_) => Self::Replicas(0).command(Duration::ZERO),
@@ -66,11 +66,11 @@ impl Durability {
     /// Returns whether these copies are enough.
     pub(crate) fn is_met(self, copies: Copies) -> bool {
         let disk = matches!(self, Self::Aof { local: true, .. });
-        // The numbers decide, and not that an answer came: WAIT also answers when its time is over.
+        // The numbers decide, not the arrival of an answer: WAIT also answers when its time limit has passed.
         copies.replicas >= self.replicas() && (copies.local || !disk)
     }
 
-    /// Returns the failure that says which copies are missing.
+    /// Returns the failure that names the missing copies.
     pub(crate) fn missing(self, copies: Copies, patience: Duration) -> Failure {
         let (count, wanted) = (copies.replicas, self.replicas());
         let who = match self {
@@ -83,13 +83,13 @@ impl Durability {
             "{who}{count} of {wanted} {replicas} acknowledged it within {patience:?}, so it does not count \
              (`durability={self}`)"
         );
-        // The failure is not marked as ambiguous here: the caller knows whether a grant or a token is left in the
-        // store, and marks it.
+        // The failure is not marked as in doubt here. The caller does that if a grant or a token may remain in the
+        // store.
         Failure::new(LockErrorKind::Unavailable, text)
     }
 
-    /// Refuses a server that cannot keep the promise. `info` is its answer to `INFO`; `min_replicas` says what to do if
-    /// the user may not read `min-replicas-to-write`.
+    /// Refuses a server that cannot guarantee the copies. `info` is its answer to `INFO`. `min_replicas` decides what
+    /// happens if the user may not read `min-replicas-to-write`.
     pub(crate) async fn prove(
         self,
         info: &str,
@@ -99,13 +99,13 @@ impl Durability {
         self.suits(info)?;
         let mut questions = Pipeline::with_capacity(2);
         questions.add_command(self.rehearsal());
-        // A copy on the primary's own disk needs no replica, so the setting does not matter for it.
+        // A copy on the primary's own disk needs no replica, so the setting is irrelevant then.
         if self.replicas() > 0 {
             questions.cmd("CONFIG").arg("GET").arg("min-replicas-to-write");
         }
         let answers = connection.clone().send_packed_commands(&questions, 0, questions.len()).await;
         let answers = answers.map_err(|error| Failure::of_error(&error))?;
-        // A missing permission or an unknown command shows here, and not at the first lock.
+        // Reports a missing permission or an unknown command now, instead of at the first lock.
         self.read(answers.first().unwrap_or(&Value::Nil))?;
         match answers.get(1) {
             Some(setting) => self.guards(setting, min_replicas),
@@ -113,7 +113,7 @@ impl Durability {
         }
     }
 
-    /// Checks that the server knows the command, and has the file that the command needs.
+    /// Checks that the server supports the command, and that it has the file that the command needs.
     fn suits(self, info: &str) -> Result<(), Failure> {
         let refuse = |text: String| Err(Failure::new(LockErrorKind::Unsupported, text));
         let Self::Aof { local, .. } = self else { return Ok(()) };
@@ -125,8 +125,8 @@ impl Durability {
                  version"
             ));
         }
-        // WAITAOF for the disk of the primary is an error on a server without an append-only file. Without this check,
-        // the first lock would fail.
+        // Without an append-only file, the server refuses WAITAOF for its own disk. Without this check, the first lock
+        // would fail.
         if local && field(info, "aof_enabled") == Some("0") {
             return refuse(format!(
                 "`durability={self}` needs the append-only file of the primary: `CONFIG SET appendonly yes`, and a line \
@@ -136,8 +136,8 @@ impl Durability {
         Ok(())
     }
 
-    /// Checks `min-replicas-to-write`. Without it, a primary that was replaced and does not know it keeps granting to
-    /// every client without durability, and a durable lock does not exclude those clients.
+    /// Checks `min-replicas-to-write`. Without this setting, a primary that was replaced without noticing keeps
+    /// granting locks to clients without durability. A durable lock does not exclude those clients.
     fn guards(self, setting: &Value, min_replicas: MinReplicas) -> Result<Proof, Failure> {
         let wanted = self.replicas();
         let refuse = |found: &str| {
@@ -159,7 +159,7 @@ impl Durability {
             }
             setting => from_redis_value(setting.clone()).unwrap_or_default(),
         };
-        // An answer without the setting does not mean 0. It counts as a setting that could not be read.
+        // If the answer lacks the setting, this does not mean 0. The setting then counts as unreadable.
         let found = settings.get("min-replicas-to-write").and_then(|text| text.parse::<u32>().ok());
         match found {
             Some(found) if found >= wanted => Ok(Proof::Whole),
@@ -170,7 +170,7 @@ impl Durability {
     }
 }
 
-/// The proof that a server has given.
+/// The result of the check of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
     /// Everything was checked.

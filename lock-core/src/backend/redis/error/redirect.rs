@@ -1,17 +1,17 @@
-//! The answers with which a node of a Cluster redirects a request instead of executing it.
+//! The replies with which a Cluster node redirects a request instead of executing it.
 
 use crate::backend::redis::config::Endpoint;
 
-/// The node to which a request belongs. A node that answers with a redirect has executed nothing.
+/// A redirect reply. The node that sends it has not executed the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Redirect {
-    /// The slot belongs to another node. An empty host is the host of the node that answered.
+    /// The slot belongs to another node. An empty host means the host of the node that sent the redirect.
     Moved { slot: u16, place: Endpoint },
-    /// The slot is being moved, and the key is no longer on this node or never was.
+    /// The slot is being moved to another node, and the key is not on this node.
     Ask(Endpoint),
-    /// The slot is being moved and the keys of the request are on both sides.
+    /// The slot is being moved, and the keys of the request are on both nodes.
     Later,
-    /// The node is cut off from the others, or the slot has no node.
+    /// The node cannot reach the other nodes, or the slot has no node.
     Down,
 }
 
@@ -23,7 +23,7 @@ impl Redirect {
                 let (slot, place) = details.split_once(' ')?;
                 let (host, port) = place.trim_end().rsplit_once(':')?;
                 let (slot, port) = (slot.parse().ok()?, port.parse().ok()?);
-                // `?` stands for a node that should announce a host name and has none.
+                // `?` is sent for a node that should announce a host name but has none.
                 let host = if host == "?" { "" } else { host.trim_matches(['[', ']']) };
                 let place = (host.to_owned(), port);
                 Some(if code == "ASK" { Self::Ask(place) } else { Self::Moved { slot, place } })

@@ -6,7 +6,7 @@ fn address() -> Address {
     Address::Tcp { host: "10.0.0.5".to_owned(), port: 6379 }
 }
 
-/// A server has sent each text of this table.
+/// Every text in this table is an original server reply.
 #[test]
 fn every_error_of_the_server_has_its_meaning() {
     use LockErrorKind::{InvalidRequest, Unavailable, Unsupported};

@@ -1,5 +1,5 @@
-//! Script calls: sending one, loading a script that the server has forgotten, and reading the server's clock from the
-//! answer.
+//! Script calls: sends a script call, loads a script that the server has forgotten, and reads the server's clock from
+//! the answer.
 
 use ::redis::{Cmd, Value};
 
@@ -9,20 +9,20 @@ use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::redis::scripts::Script;
 use crate::clock::{Clock, Moment};
 
-/// The answer of a script, with its verdict and the server's time: `{verdict, now, ..}`.
+/// The answer of a script, `{verdict, now, ..}`: its verdict, the server's time, and further elements.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) verdict: i64,
     /// The server's time, in us.
     pub(crate) now: i64,
-    /// The moment at which the answered request was sent.
+    /// The moment at which the request was sent.
     pub(crate) sent: Moment,
     parts: Vec<Value>,
 }
 
 impl Reply {
-    /// Reads an answer. The shortest forms are a number alone: granted at that time, without waiters; and a text:
-    /// granted at that time, which is the fencing token, and the waiters were not counted.
+    /// Reads an answer. There are two short forms. A number means: granted at that time, and no claim waits. A text
+    /// means: granted at that time, which is also the fencing token, and the waiters were not counted.
     fn read(answer: Value, sent: Moment) -> Result<Self, Failure> {
         let parts = match answer {
             Value::Int(now) => vec![Value::Int(1), Value::Int(now), Value::Int(0)],
@@ -47,7 +47,7 @@ impl Reply {
         &self.parts[2..]
     }
 
-    /// Returns the failure for an answer that no version of the script gives.
+    /// Returns the failure for an answer that no version of the script sends.
     pub(crate) fn unexpected(&self) -> Failure {
         Failure::unexpected(&Value::Array(self.parts.clone()))
     }
@@ -56,15 +56,15 @@ impl Reply {
 impl<S: SessionState> Connection<S> {
     /// Calls a script that answers `{verdict, now, ..}`, and updates the estimate of the server's clock.
     pub(crate) async fn call(&self, script: Script, command: &Cmd) -> Result<Reply, Failure> {
-        // Read before the request leaves, because a lease counts from here. This is right even if the script must be
-        // loaded and the request is sent twice: counted from the first one, the lease only ends sooner.
+        // Read before the request is sent, because the lease counts from here. If the script must be loaded, the
+        // request is sent twice. The lease then still counts from the first request, so it only ends earlier.
         let sent = Clock::Suspend.now();
         let answer = self.run(script, command).await?;
         self.reply(answer, sent)
     }
 
-    /// Reads the answer to a request that was sent at `sent`. Every answer passes through here, so no caller can forget
-    /// to update the server's clock.
+    /// Reads the answer to a request that was sent at `sent`. All answers pass through this function, so every answer
+    /// updates the estimate of the server's clock.
     pub(crate) fn reply(&self, answer: Value, sent: Moment) -> Result<Reply, Failure> {
         let reply = Reply::read(answer, sent)?;
         self.learn(reply.now, sent, Clock::Suspend.now());
@@ -74,9 +74,9 @@ impl<S: SessionState> Connection<S> {
     /// Sends an EVALSHA. If the server has forgotten the script, loads it and sends the command again.
     pub(crate) async fn run(&self, script: Script, command: &Cmd) -> Result<Value, Failure> {
         match self.send(command).await {
-            // The server ran nothing, so the second command cannot execute the request twice.
+            // The server executed nothing, so sending the command again does not execute the request twice.
             Err(failure) if failure.reaction == Reaction::LoadScripts => {
-                // Many callers may load the same script at once after a SCRIPT FLUSH. A second load changes nothing.
+                // After a SCRIPT FLUSH, many callers may load the same script at once. A second load changes nothing.
                 self.send(&self.scripts.load(script)).await?;
                 self.send(command).await
             }
@@ -84,7 +84,7 @@ impl<S: SessionState> Connection<S> {
         }
     }
 
-    /// Records that the server's clock read `now` (in us) at a moment between `sent` and `received`.
+    /// Records a reading of the server's clock: it showed `now` (in us) at a moment between `sent` and `received`.
     pub(crate) fn learn(&self, now: i64, sent: Moment, received: Moment) {
         self.clock.learn(now, sent, received);
         self.session.clock(now, sent, received);

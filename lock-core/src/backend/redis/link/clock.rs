@@ -7,7 +7,7 @@ use ::redis::Value;
 use crate::backend::redis::error::Failure;
 use crate::clock::Moment;
 
-/// An estimate of the server's clock: its lead over the clock of this process, in us.
+/// An estimate of the server's clock: how far it is ahead of the clock of this process, in us.
 #[derive(Debug)]
 pub(crate) struct ServerClock(AtomicI64);
 
@@ -16,27 +16,27 @@ impl ServerClock {
         Self(AtomicI64::new(now.saturating_sub(micros(sent))))
     }
 
-    /// Updates the estimate: the server's time was `now` (in us) at a moment between `sent` and `received`.
+    /// Updates the estimate: the server's clock showed `now` (in us) at a moment between `sent` and `received`.
     ///
-    /// The known lead stays unless this answer contradicts it, so the quickest answer counts and a slow answer spoils
-    /// nothing. An answer contradicts it if the earlier answer was slower, or if the server's clock was set. The lead
-    /// is then computed from `sent`. That errs towards a server clock that is ahead, so a request with a time limit
-    /// made from it is never refused too early.
+    /// The known difference is kept as long as it is consistent with this answer. So the quickest answer determines the
+    /// estimate, and slow answers do not spoil it. An answer is inconsistent if it is more precise than the earlier
+    /// answer, or if the server's clock was set. Then the difference is computed from `sent`. An estimate from `sent`
+    /// can only be too high, so the server never refuses a request too early because of the estimate.
     pub(crate) fn learn(&self, now: i64, sent: Moment, received: Moment) {
-        // The server read its clock between the two moments, so its lead lies between these bounds.
+        // The server read its clock between the two moments, so the difference is between these bounds.
         let (least, most) = (now.saturating_sub(micros(received)), now.saturating_sub(micros(sent)));
         if !(least..=most).contains(&self.0.load(Ordering::Relaxed)) {
             self.0.store(most, Ordering::Relaxed);
         }
     }
 
-    /// Returns what the server's clock will read at `moment`, in us.
+    /// Returns the estimate of the server's clock at `moment`, in us.
     pub(crate) fn estimate_at(&self, moment: Moment) -> i64 {
         micros(moment).saturating_add(self.0.load(Ordering::Relaxed))
     }
 }
 
-/// Returns the reading of the clock that keeps counting during suspend, as the server's clock does, in us.
+/// Returns the time of the clock that continues during suspend, like the server's clock, in us.
 fn micros(moment: Moment) -> i64 {
     moment.parts().1 / 1_000
 }
@@ -82,14 +82,14 @@ mod tests {
         let clock = ServerClock::new(1_000_000, sent);
         assert_eq!(clock.estimate_at(sent), 1_000_000);
         assert_eq!(clock.estimate_at(sent.plus(Duration::from_millis(250))), 1_250_000);
-        // Another answer took 40 ms: it agrees, and is less precise.
+        // Another answer took 40 ms: it is consistent and less precise.
         let later = |ms| sent.plus(Duration::from_millis(ms));
         clock.learn(1_140_000, later(100), later(140));
         assert_eq!(clock.estimate_at(sent), 1_000_000);
         // An answer that took 1 ms shows that the server read its clock 30 ms after the first request was sent.
         clock.learn(1_170_000, later(200), later(201));
         assert_eq!(clock.estimate_at(sent), 970_000);
-        // The server's clock was set back by an hour, and forward by a second.
+        // The server's clock was set back by an hour, and then forward by a second.
         clock.learn(970_000 - 3_600_000_000, sent, later(2));
         assert_eq!(clock.estimate_at(sent), 970_000 - 3_600_000_000);
         clock.learn(1_970_000, sent, later(2));

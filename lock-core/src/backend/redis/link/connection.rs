@@ -17,10 +17,10 @@ use crate::backend::redis::scripts::Scripts;
 use crate::backend::remote::Answers;
 use crate::sync::Notify;
 
-/// The reasons to give up a connection that is still established.
+/// The reasons to drop a connection that is still established.
 #[derive(Debug, Default)]
 pub(crate) struct Poisoned {
-    /// Wakes the supervisor.
+    /// Wakes the supervisor of the connection.
     pub(crate) told: Notify,
     /// Whether replies may belong to other requests.
     out_of_step: AtomicBool,
@@ -29,16 +29,15 @@ pub(crate) struct Poisoned {
 impl Poisoned {
     /// Inspects a push message before any reply that follows it is delivered.
     ///
-    /// A node that gives a slot away ends the subscriptions to its channels with messages that look like replies to
-    /// UNSUBSCRIBE. The driver takes such a message for the reply to the oldest pending request, and delivers each
-    /// later reply to the request after its own: a caller whose lock is held could receive the "granted" reply of
-    /// another request.
+    /// When a slot is moved away from a node, the node ends the subscriptions to the slot's channels. The node sends
+    /// messages that look like replies to UNSUBSCRIBE. The driver mistakes such a message for the reply to the oldest
+    /// pending request. From then on, it delivers each reply to the wrong request: a caller could receive the "granted"
+    /// reply of another request.
     pub(crate) fn look(&self, push: &PushInfo) {
         if push.kind == PushKind::SUnsubscribe {
-            // This is set before the supervisor is woken, and before the driver continues: no later reply may reach its
-            // caller.
+            // Set before the supervisor is woken and before the driver continues: no later reply may reach a caller.
             self.out_of_step.store(true, Ordering::Release);
-            // `notify_one` keeps a permit, so the wake-up is not lost while the supervisor waits for a heartbeat.
+            // `notify_one` stores a permit, so the wake-up is not lost while the supervisor waits for a heartbeat.
             self.told.notify_one();
         }
     }
@@ -54,7 +53,7 @@ pub(crate) struct Connection<S> {
     pub(crate) session: S,
     pub(crate) poisoned: Arc<Poisoned>,
     pub(crate) subscriptions: Subscriptions,
-    /// The answers of the server so far.
+    /// The number of answers over this connection.
     pub(super) answers: Answers,
 }
 
@@ -77,15 +76,15 @@ impl<S> Connection<S> {
         }
     }
 
-    /// Returns the driver's own handle, which subscribes.
+    /// Returns the driver's own handle, which can subscribe.
     pub(crate) fn multiplexed(&self) -> MultiplexedConnection {
         self.connection.clone()
     }
 
     /// Sends one command and returns its answer. An error reply is a failure.
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
-        // A caller that is dropped here leaves its request to the driver, so the server may still execute it. A caller
-        // that asks for a grant has marked its claim as sent before.
+        // If the caller is dropped here, the driver still sends its request, so the server may execute it. A caller
+        // that requests a grant has marked its claim as sent before.
         let answer = self.connection.clone().send_packed_command(command).await;
         match self.checked(answer)? {
             Value::ServerError(error) => Err(self.noted(Failure::of_reply(&error))),
@@ -93,38 +92,38 @@ impl<S> Connection<S> {
         }
     }
 
-    /// Sends a short command, whose answer is not needed, in front of the next one. Keep the returned future until the
-    /// next command is answered: the driver sends nothing for a caller that is gone.
+    /// Sends a short command in front of the next one. Its answer is not needed. Keep the returned future until the
+    /// next command is answered: if the future is dropped, the driver does not send the command.
     ///
-    /// If answers to several clients are ready, Redis and Valkey write first to the client whose empty buffer was
-    /// filled last (`putClientInPendingWriteQueue` in `networking.c`). The answer to a script follows the messages of
-    /// the script. So without this command the client that releases a lock gets its answer before the next owner gets
-    /// its message; with it, that client is last. The command is `TIME`, which every connection sends from time to
-    /// time anyway.
+    /// If answers to several clients are ready, Redis and Valkey write them in a certain order: the client whose empty
+    /// buffer was filled last comes first (`putClientInPendingWriteQueue` in `networking.c`). The answer to a script
+    /// follows the messages of the script. So without this command, the client that releases a lock gets its answer
+    /// before the next owner gets its message. With this command, the releasing client is last. The command is `TIME`,
+    /// which every connection already sends from time to time.
     pub(crate) fn send_in_front(&self) -> Pin<Box<impl Future<Output = RedisResult<Value>>>> {
         let mut connection = self.connection.clone();
         let mut sending =
             Box::pin(unconstrained(
                 async move { connection.send_packed_command(&::redis::cmd("TIME")).await },
             ));
-        // The first poll queues it: the driver's queue has no bound that could be reached ([`QUEUE`](super::dial::QUEUE)), and
-        // `unconstrained` exempts the command from tokio's budget for the task.
+        // The first poll queues the command, because the driver's queue is practically unbounded
+        // ([`QUEUE`](super::dial::QUEUE)). `unconstrained` exempts the command from tokio's budget for the task.
         let _ = sending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         sending
     }
 
-    /// Sends several commands at once and returns their answers. An error reply is a value at its position.
+    /// Sends several commands at once and returns their answers. An error reply is returned as a value at its position.
     pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Value>, Failure> {
-        // One write: the command of another caller never gets between these. ASKING requires that, because it counts
-        // for the next command alone.
+        // All commands are in one write, so no command of another caller is sent between them. ASKING needs this,
+        // because it applies only to the next command.
         let answers = self.connection.clone().send_packed_commands(commands, 0, commands.len()).await;
         self.checked(answers)
     }
 
-    /// Returns the answer to a request, unless it may be the answer to another one.
+    /// Returns the answer to a request. Fails if the answer may belong to another request.
     fn checked<T>(&self, answer: RedisResult<T>) -> Result<T, Failure> {
-        // Checked after the answer has arrived: the message that shifts the replies is inspected before they are
-        // delivered.
+        // Checked after the answer has arrived: the driver passes on the message that shifts the replies before it
+        // delivers the replies.
         if self.is_out_of_step() {
             return Err(Failure::out_of_step());
         }
@@ -134,7 +133,7 @@ impl<S> Connection<S> {
         answer.map_err(|error| self.noted(Failure::of_error(&error)))
     }
 
-    /// Returns whether replies may belong to other requests. Nothing may be sent over such a connection.
+    /// Returns whether replies may be delivered to wrong requests. Nothing may be sent over such a connection.
     pub(crate) fn is_out_of_step(&self) -> bool {
         self.poisoned.out_of_step.load(Ordering::Acquire)
     }

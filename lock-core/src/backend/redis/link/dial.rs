@@ -1,4 +1,4 @@
-//! Dials a server within a deadline, and proves that it can hold locks.
+//! Dialling a server within a deadline, and checking that it can hold locks.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -40,11 +40,11 @@ use crate::simulation;
 pub(crate) struct Session<R: Role> {
     pub(crate) live: Arc<Connection<R::Session>>,
     pub(crate) driver: Driver,
-    /// The place of the primary that the sentinels named; `None` without sentinels.
+    /// The address of the primary that the sentinels named; `None` without sentinels.
     pub(crate) place: Option<Endpoint>,
 }
 
-/// The driver's task. Dropping this value aborts the task, so that an abandoned dial leaves no socket open.
+/// The driver's task. Dropping this value aborts the task, so that an abandoned dial closes its socket.
 #[derive(Debug)]
 pub(crate) struct Driver(pub(crate) JoinHandle<()>, Arc<Poisoned>);
 
@@ -59,18 +59,18 @@ pub(crate) async fn dial<R: Role>(server: &Shared<R>, deadline: Duration) -> Res
     let progress = Progress::default();
     match timeout(deadline, connect(server, &progress, deadline)).await {
         Ok(Ok(session)) => Ok(session),
-        // No request of a caller was sent yet, so the failure cannot leave one in doubt.
+        // No caller's request was sent yet, so this failure leaves no request in doubt.
         Ok(Err(failure)) => Err(failure.before_any_request()),
         Err(_) => Err(progress.out_of_time(deadline)),
     }
 }
 
-/// The progress of a dial. The error of a dial that times out names the step that did not answer.
+/// The progress of a dial. If a dial times out, its error names the step that did not answer.
 #[derive(Debug, Default)]
 pub(crate) struct Progress(AtomicU8);
 
 impl Progress {
-    /// Reaching the server, or the sentinels that know its place. Every step without a constant counts as this one.
+    /// Reaching the server, or the sentinels that name the server. All steps without a constant count as this one.
     const CONNECTING: u8 = 0;
     const TLS: u8 = 1;
     const GREETING: u8 = 2;
@@ -101,7 +101,7 @@ async fn connect<R: Role>(
     progress: &Progress,
     deadline: Duration,
 ) -> Result<Session<R>, Failure> {
-    // Less than the whole deadline: an error about the sentinels says more than that the dial timed out.
+    // Less than the whole deadline: an error about the sentinels is more useful than a timeout of the dial.
     let ask = |sentinels| sentinel::primary(&server.config, server.tls(), sentinels, deadline * 3 / 4);
     let place = match server.address() {
         Address::Tcp { host, port } => Some((host.clone(), *port)),
@@ -111,33 +111,33 @@ async fn connect<R: Role>(
     let (Address::Sentinel(sentinels), Some(asked)) = (server.address(), &place) else {
         let session = reach(server, place.as_ref(), progress).await?;
         if let Some(place) = &place {
-            // The server has answered here. A server that was paused answers as if it still had its former role, and
-            // only the other servers know of the change.
+            // The server has answered here. If the server was paused, it still answers in its former role, and only the
+            // other servers have noticed the change.
             server.role.vouch(place).await?;
         }
         return Ok(session);
     };
     let mut session = match reach(server, place.as_ref(), progress).await {
         Ok(session) => session,
-        // A failover is under way: the sentinels will name another server, or this replica will be promoted.
+        // A failover is in progress: the sentinels will name another server, or this replica will be promoted.
         Err(failure) if failure.reaction == Reaction::Reconnect => return Err(failure.temporary()),
         Err(failure) => return Err(failure),
     };
-    // The sentinels are asked again once the server has answered: a server that was paused during a failover still
-    // believes that it is the primary when it resumes.
+    // The sentinels are asked again after the server has answered. If a server was paused during a failover, it still
+    // acts as a primary when it resumes.
     if ask(sentinels).await? != *asked {
         let text = "the sentinels name another primary by now";
         return Err(Failure::new(LockErrorKind::Unavailable, text));
     }
-    // Only with sentinels: the supervisor then drops the connection once they name another place.
+    // Only with sentinels: the supervisor then drops the connection if they name another address.
     session.place = place;
     Ok(session)
 }
 
-/// The failure of a name without an address.
+/// The error text for a name without an address.
 const NOWHERE: &str = "the name has no address";
 
-/// Connects to the server at `place`, or at the socket of the configuration, and proves that it can hold locks.
+/// Connects to the server at `place`, or at the socket of the configuration, and checks that it can hold locks.
 async fn reach<R: Role>(
     server: &Shared<R>,
     place: Option<&Endpoint>,
@@ -149,10 +149,11 @@ async fn reach<R: Role>(
         Box::pin(async move {
             let (connection, driver) = open(server, way, progress).await?;
             let session = greet(server, connection, driver).await;
-            // The next steps ask sentinels or other nodes, so a later timeout must not blame the greeting.
+            // The next steps contact sentinels or other nodes, so a later timeout must not be reported as a missing
+            // greeting.
             progress.reached(Progress::CONNECTING);
             match session {
-                // The primary is at another address of the name, or a server at one of them will be promoted.
+                // Another address of the name belongs to the primary, or one of these servers will be promoted.
                 Err(failure) if failure.reaction == Reaction::Reconnect && !is_one => {
                     Err(failure.temporary())
                 }
@@ -164,7 +165,7 @@ async fn reach<R: Role>(
     reached.unwrap_or_else(|| Err(Failure::new(LockErrorKind::Unavailable, NOWHERE)))
 }
 
-/// Connects and authenticates. Sends nothing else.
+/// Connects and authenticates, and sends nothing else.
 pub(crate) async fn open<R: Role>(
     server: &Shared<R>,
     way: Way<'_>,
@@ -196,15 +197,15 @@ pub(crate) async fn open<R: Role>(
     }
 }
 
-/// The capacity of the driver's queue: so large that no command ever waits for room.
+/// The capacity of the driver's queue. The capacity is so large that no command ever waits for space.
 ///
-/// A command that waits for room has no place in the order yet, and another may be sent before it. Without a bound, a
-/// command has its place after the first poll ([`Connection::send_in_front`]). The queue stays short all the same: each
-/// command in it has a caller with a deadline, and the driver drops a command whose caller is gone.
+/// A command that waits for space has no position in the queue yet, so another command may overtake it. With enough
+/// space, a command has its position after the first poll ([`Connection::send_in_front`]). The queue stays short
+/// nevertheless: each command has a caller with a deadline, and the driver drops the command when the caller is
+/// dropped.
 pub(super) const QUEUE: usize = Semaphore::MAX_PERMITS;
 
-/// Makes the handshake with a server that may refuse the connection with a line of text. `of` classifies any other
-/// failure.
+/// Authenticates with a server that may refuse the connection with a line of text. `of` classifies all other failures.
 async fn worded<R: Role, S>(
     server: &Shared<R>,
     stream: S,
@@ -215,7 +216,8 @@ where
 {
     let stream = Words::new(stream);
     let heard = stream.heard();
-    // The driver sends several commands, and reports the end of the connection in place of an answer to the first.
+    // The driver sends several commands. If the connection ends, it reports that end instead of an answer to the first
+    // command.
     handshake(server, stream).await.map_err(|error| match heard.line() {
         Some(line) if error.kind() == ErrorKind::Io && line.starts_with('-') => Failure::of_text(&line),
         _ => of(&error),
@@ -230,17 +232,17 @@ async fn handshake<R: Role, S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    // Every call has its own deadline, so the driver needs none.
+    // Every call has its own deadline, so the driver needs no time limits.
     let options = AsyncConnectionConfig::new()
         .set_response_timeout(None)
         .set_connection_timeout(None)
         .set_pipeline_buffer_size(QUEUE);
     let (listeners, poisoned) = (Arc::clone(server.shared_listeners()), Arc::<Poisoned>::default());
     let looking = Arc::clone(&poisoned);
-    // The driver calls this before it delivers any reply that follows the message.
+    // The driver calls this before it delivers any reply that follows the push message.
     let options = options.set_push_sender(move |push: PushInfo| {
-        // This comes before the listeners are notified: a waiter that they wake must not send a request over a
-        // connection whose replies are shifted.
+        // Inspected before the listeners are notified: a woken waiter must not send a request over a connection whose
+        // replies are shifted.
         looking.look(&push);
         messages::deliver(&listeners, &push);
         Ok::<_, Infallible>(())
@@ -251,8 +253,8 @@ where
     Ok((connection, Driver(tokio::spawn(driver), poisoned)))
 }
 
-/// Proves that this server can hold locks and that the user may use them, loads the scripts and reads the server's
-/// clock, in one round trip.
+/// Checks that this server can hold locks and that the user has the necessary rights. Also loads the scripts and reads
+/// the server's clock. All of this takes one round trip.
 async fn greet<R: Role>(
     server: &Shared<R>,
     connection: MultiplexedConnection,
@@ -260,13 +262,14 @@ async fn greet<R: Role>(
 ) -> Result<Session<R>, Failure> {
     let keyspace = server.role.keyspace();
     let mut commands = Pipeline::with_capacity(1 + Script::ALL.len() + rights::ANSWERS);
-    // One round trip for all: a caller may wait for this dial, and its deadline is running.
+    // One round trip for all commands: a caller may be waiting for this dial, and its deadline is running.
     commands.cmd("INFO");
     for script in Script::ALL {
         commands.add_command(script.load(keyspace));
     }
     rights::check(&mut commands, keyspace);
-    // Set by HELLO, because CLIENT SETNAME is a separate right. The name is for operators; a refusal does not matter.
+    // Set with HELLO, because CLIENT SETNAME needs a separate right. The name is only for operators, so a refusal does
+    // not matter.
     let mut name = Cmd::new();
     name.arg("HELLO").arg(3).arg("SETNAME").arg(&server.config.client_name);
     let (mut greeting, mut naming) = (connection.clone(), connection.clone());
@@ -283,7 +286,7 @@ async fn greet<R: Role>(
     let lacking = rights::examine(answers.first(), loaded.first(), checked, keyspace);
     let info =
         text(answers.first().unwrap_or(&Value::Nil)).map_err(|failure| lacking.clone().unwrap_or(failure))?;
-    // This comes before the other answers are read: it names the reason why a server cannot hold locks, and the other
+    // Read before the other answers: this answer contains the reason why a server cannot hold locks, and the other
     // answers only show that a command was refused.
     let facts = probe::examine(info, keyspace)?;
     if let Some(failure) = lacking {
@@ -291,24 +294,24 @@ async fn greet<R: Role>(
     }
     let scripts = Scripts::of_answers(loaded, keyspace)?;
     let now = server_time(answers.last().unwrap_or(&Value::Nil))?;
-    // After the probe, because a server that fails it must not use up the warnings.
+    // After the probe: a server that fails the probe must not use up the warnings.
     let is_first = server.warns();
     if is_first {
         warn(server, &facts, connection.clone()).await;
     }
     let greeting = Greeting { connection: &connection, info, now, asked: (sent, received), is_first };
     let session = server.role.admit(server, &greeting).await?;
-    // Counts from the sending of the request: the estimate is then never behind the server's clock, and a request whose
-    // time limit is made from it is never refused too early.
+    // The estimate counts from the time of sending. So it is never behind the server's clock, and the server never
+    // refuses a request too early because of the estimate.
     let clock = ServerClock::new(greeting.now, greeting.asked.0);
-    // Keys may have been evicted while there was no connection.
+    // Keys may have been evicted while no connection existed.
     server.report_evictions(info);
     let poisoned = Arc::clone(&driver.1);
     let live = Connection::new(connection, scripts, clock, session, poisoned);
     Ok(Session { live: Arc::new(live), driver, place: None })
 }
 
-/// Logs one warning for each setting of the server that can lose a lock.
+/// Logs one warning for each setting of the server that may cause the loss of a lock.
 async fn warn<R: Role>(server: &Shared<R>, facts: &probe::Facts, mut connection: MultiplexedConnection) {
     let address = server.address();
     if let Some(policy) = &facts.evicts {
@@ -336,7 +339,8 @@ async fn warn<R: Role>(server: &Shared<R>, facts: &probe::Facts, mut connection:
     }
 }
 
-/// Reads a setting of the server. Returns `None` if it cannot be read: a user without CONFIG is no error.
+/// Reads a setting of the server. Returns `None` if the setting cannot be read. A user without the right to CONFIG is
+/// not an error.
 async fn setting(connection: &mut MultiplexedConnection, name: &'static str) -> Option<String> {
     let mut command = Cmd::new();
     command.arg("CONFIG").arg("GET").arg(name);

@@ -1,19 +1,19 @@
 //! The number of keys that a server has evicted.
 //!
-//! Connecting warns about a policy that may evict. This module counts evictions that actually happen, even under a
-//! policy that is set later.
+//! Connecting warns about a policy that permits evictions. This module counts actual evictions, even under a policy
+//! that is set later.
 
 use crate::sync::Mutex;
 
 use super::probe::field;
 
-/// The number of keys that the server had evicted when a connection last asked.
+/// The number of evicted keys in the latest answer over any connection.
 #[derive(Debug, Default)]
 pub(crate) struct Evictions(Mutex<Option<Count>>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Count {
-    /// The server's run id: the count starts again at zero after a restart, and on another server.
+    /// The server's run id. After a restart, and on another server, the count starts again at zero.
     run: String,
     keys: u64,
 }
@@ -26,12 +26,12 @@ impl Evictions {
         let mut last = self.0.lock();
         match &mut *last {
             Some(count) if count.run == run => {
-                // CONFIG RESETSTAT sets the count back to zero.
+                // CONFIG RESETSTAT resets the count to zero.
                 let more = keys.saturating_sub(count.keys);
                 count.keys = keys;
                 more
             }
-            // The first count of a run has nothing to be compared with.
+            // The first count of a run cannot be compared with an earlier one.
             last => {
                 *last = Some(Count { run: run.to_owned(), keys });
                 0
@@ -48,7 +48,7 @@ mod tests {
     fn what_is_new_is_told_once() {
         let evictions = Evictions::default();
         let table = [
-            // Evictions before the first look are not reported.
+            // Evictions before the first request are not reported.
             ("a", "5", 0),
             ("a", "5", 0),
             ("a", "9", 4),
@@ -59,7 +59,7 @@ mod tests {
             ("a", "20", 0),
             ("a", "x", 0),
             ("a", "21", 1),
-            // The count falls after CONFIG RESETSTAT.
+            // CONFIG RESETSTAT makes the count smaller.
             ("a", "0", 0),
             ("a", "2", 2),
         ];

@@ -1,4 +1,4 @@
-//! A stream that decides when the commands of many tasks leave.
+//! A stream that decides when the commands of many tasks are sent.
 
 use std::io::{Error, ErrorKind, Result};
 use std::pin::Pin;
@@ -6,21 +6,22 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The number of gathered bytes that leave in any case: a few dozen commands. The server works on them while the other
-/// tasks still send.
+/// If this many bytes are gathered, they are always sent. The number corresponds to a few dozen commands. The server
+/// executes them while the other tasks are still adding commands.
 const ENOUGH: usize = 4 * 1024;
 
-/// A stream that writes at once while nothing is unanswered, and gathers commands otherwise.
+/// A stream that writes at once while no command is unanswered, and gathers commands otherwise.
 ///
-/// The runtime polls the driver of a connection right after each task that sends a command. If each command left alone,
-/// each would cost both sides a system call and a packet. If all of them left together, client and server would take
-/// turns at working. So commands leave when they are at least as long as all that was sent since the last answer, or
-/// [`ENOUGH`]. The next answer lets the rest leave. On a long link a command thus waits for the next answer at most.
+/// The runtime polls the driver of a connection right after each task that sends a command. If each command were sent
+/// alone, each would cost both sides a system call and a packet. If all were sent together, client and server would
+/// take turns and wait for each other. So gathered commands are sent when they are at least as long as everything sent
+/// since the last answer, or [`ENOUGH`]. The next answer triggers sending the rest. So on a slow link, a command waits
+/// at most for the next answer.
 #[derive(Debug)]
 pub(crate) struct Gather<S> {
     stream: S,
     buffer: Vec<u8>,
-    /// The number of bytes of `buffer` that the stream has taken.
+    /// The number of bytes of `buffer` that were written to the stream.
     written: usize,
     /// The number of bytes that were sent since the last answer.
     unanswered: usize,
@@ -33,7 +34,7 @@ impl<S> Gather<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Gather<S> {
-    /// Writes the buffer to the stream; does not flush the stream.
+    /// Writes the buffer to the stream, without flushing the stream.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         while self.written < self.buffer.len() {
             let rest = &self.buffer[self.written..];
@@ -59,7 +60,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gather<S> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            // Other answers may be under way. Then the rest leaves in a few more writes than necessary.
+            // More answers may be arriving. In that case, the rest is sent in a few more writes than necessary.
             self.unanswered = 0;
         }
         read

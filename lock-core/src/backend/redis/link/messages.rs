@@ -1,8 +1,8 @@
-//! The messages that the server pushes, and the channels that they arrive on.
+//! The messages that the server pushes, and the channels on which they arrive.
 //!
-//! Every process has its own channel, `lock:wake:<process>`, so that a release wakes exactly the next claim in the
-//! queue, and another, `lock:wake:held:<process>`, for its holders. Messages are hints and may be lost: a waiter also
-//! asks the store from time to time, and a holder renews.
+//! Every process has two channels. On `lock:wake:<process>` it receives the messages for its waiters, so that a release
+//! wakes exactly the next claim in the queue. On `lock:wake:held:<process>` it receives the messages for its holders.
+//! Messages are hints and may be lost: a waiter also requests the lock from time to time, and a holder renews.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use ::redis::{PushInfo, PushKind, Value};
 use crate::backend::redis::keyspace::{CHANNEL, HELD_CHANNEL};
 use crate::backend::remote::{Listeners, Message};
 
-/// The random part of owner tokens, as the tokens and the names of channels contain it.
+/// The random part of owner tokens, in the form that tokens and channel names use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Channel(pub(crate) u128);
 
@@ -21,7 +21,7 @@ impl fmt::Display for Channel {
     }
 }
 
-/// Returns the channels of all waiters. `beginning` is [`CHANNEL`], or on a Cluster the beginning of a slot.
+/// Returns the channels of all waiters. `beginning` is [`CHANNEL`], or on a Cluster the prefix of a slot.
 pub(crate) fn channels(listeners: &Listeners, beginning: &str) -> Vec<String> {
     listeners.processes().into_iter().map(|process| format!("{beginning}{}", Channel(process))).collect()
 }
@@ -31,11 +31,11 @@ pub(crate) fn held_channels(listeners: &Listeners) -> Vec<String> {
     channels(listeners, HELD_CHANNEL)
 }
 
-/// Delivers a message. Ignores messages that it does not know, because any client may publish to a channel.
+/// Delivers a message. Ignores unknown messages, because any client may publish to a channel.
 pub(crate) fn deliver(listeners: &Listeners, push: &PushInfo) {
     match push.kind {
         PushKind::Message | PushKind::SMessage => {}
-        // This client never unsubscribes, so the slot has left the node, and its channels with it.
+        // This client never unsubscribes, so the slot was moved away from the node together with its channels.
         PushKind::SUnsubscribe => return listeners.unsubscribed(),
         _ => return,
     }
@@ -46,13 +46,13 @@ pub(crate) fn deliver(listeners: &Listeners, push: &PushInfo) {
     message.deliver(listeners, process.0);
 }
 
-/// Parses a message, `[channel, text]`.
+/// Parses a message of the form `[channel, text]`.
 fn parse(data: &[Value]) -> Option<(Channel, Message<'_>)> {
     let [Value::BulkString(channel), Value::BulkString(text)] = data else { return None };
     let channel = std::str::from_utf8(channel).ok()?;
-    // The channels of holders first: their names begin with the name of the others.
+    // The prefix of the holders' channels is tried first, because it begins with the prefix of the waiters' channels.
     let process = channel.strip_prefix(HELD_CHANNEL).or_else(|| channel.strip_prefix(CHANNEL))?;
-    // On a Cluster the hash tag of a slot precedes the process.
+    // On a Cluster, the hash tag of a slot precedes the process.
     let process = process.rsplit('}').next()?;
     let process = Channel(u128::from_str_radix(process, 16).ok()?);
     Some((process, Message::parse(process.0, std::str::from_utf8(text).ok()?)?))

@@ -1,7 +1,7 @@
-//! The link to a server: dialling, probing, watching and using a connection, whatever the server's role in the store.
+//! The link to a server: dialling, probing, watching and using a connection. The server may have any role in the store.
 //!
-//! A connection calls its [`Role`] for everything that depends on the role. Nothing here
-//! knows the commands, the confirmation of copies, the Cluster or the quorum that use the link.
+//! A connection calls its [`Role`] for everything that depends on the role. This module does not depend on the
+//! commands, the confirmation of copies, the Cluster or the quorum that use the link.
 
 mod call;
 mod clock;

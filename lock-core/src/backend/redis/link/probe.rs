@@ -1,4 +1,4 @@
-//! The probe of a server: what its answer to `INFO` must say before the server may hold locks.
+//! The probe of a server, which checks its answer to `INFO` before the server may hold locks.
 
 use ::redis::Value;
 
@@ -6,12 +6,12 @@ use crate::backend::redis::error::Failure;
 use crate::backend::redis::keyspace::Keyspace;
 use crate::error::LockErrorKind;
 
-/// The oldest supported server: its scripts and RESP3 suffice for this backend.
+/// The oldest supported server. Redis 6.2 has all script features and RESP3 features that this backend needs.
 const OLDEST: (u32, u32) = (6, 2);
 /// The oldest supported node of a Cluster: Redis 7.0 introduced sharded messages.
 const OLDEST_NODE: (u32, u32) = (7, 0);
 
-/// The properties of a server that deserve a warning.
+/// The properties of a server that cause a warning.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     /// The eviction policy, if it can evict locks.
@@ -54,17 +54,16 @@ pub(crate) fn examine(info: &str, keyspace: Keyspace) -> Result<Facts, Failure> 
         };
         return Err(Failure::new(LockErrorKind::Unsupported, text));
     }
-    // INFO is answered while the server loads its data. Most other commands would fail.
+    // The server answers INFO while it loads its data, but most other commands would fail.
     if number("loading") == 1 {
         return Err(Failure::new(LockErrorKind::Unavailable, "the server is still loading its data"));
     }
-    // A replica loads scripts and answers reads. It refuses only writes, so without this check the first lock would
-    // fail.
+    // A replica loads scripts and answers reads, but refuses writes. Without this check, the first lock would fail.
     if field("role") == Some("slave") {
         return Err(Failure::replica());
     }
     let evicts =
-        // Without a limit nothing is evicted, whatever the policy.
+        // Without a limit nothing is evicted, whatever the policy is.
         field("maxmemory_policy").filter(|policy| *policy != "noeviction" && number("maxmemory") > 0);
     Ok(Facts { evicts: evicts.map(str::to_owned), replicated: number("connected_slaves") > 0 })
 }

@@ -1,8 +1,9 @@
-//! The rights of the user, which are checked on every dial.
+//! The rights of the user. The rights are checked on every dial.
 //!
-//! A user who may acquire a lock and may not release, renew or wait for it would notice only when a lock cannot be
-//! released. So each command that a lock may need is sent once, in a form that changes nothing, in the round trip of
-//! the greeting. `ACL DRYRUN` would need a further right, and does not know a command that was renamed.
+//! A user may have the right to acquire a lock, but not to release it, renew it or wait for it. Without a check, this
+//! would be noticed only when a lock cannot be released. So each command that a lock may need is sent once, in a form
+//! that changes nothing, in the round trip of the greeting. `ACL DRYRUN` is no alternative: it needs a further right,
+//! and it does not support renamed commands.
 
 use std::fmt::Write as _;
 
@@ -12,12 +13,12 @@ use crate::backend::redis::error::Failure;
 use crate::backend::redis::keyspace::Keyspace;
 use crate::error::LockErrorKind;
 
-/// The key of the checks and of pings, which never exists. The checks work even for a user without rights to this key: the server
-/// checks the right to the command first.
+/// The key of the checks and of pings, which never exists. The checks also work for a user without rights to this key,
+/// because the server first checks the right to the command.
 pub(crate) const KEY: &str = "lock:rights";
 
-/// The commands that a lock may need, whatever its kind. The arguments of each make it change nothing if the key does
-/// not exist: `HSET` lacks a value, and there is no script of this name.
+/// The commands that any kind of lock may need. Their arguments make them change nothing if the key does not exist:
+/// `HSET` lacks a value, and no script has this name.
 const CALLS: [&[&str]; 24] = [
     &["EVALSHA", "0000000000000000000000000000000000000000", "0"],
     &["GET", KEY],
@@ -45,7 +46,7 @@ const CALLS: [&[&str]; 24] = [
     &["TIME"],
 ];
 
-/// The same for a node of a Cluster, in addition.
+/// The additional commands on a node of a Cluster.
 const ON_NODE: [&[&str]; 1] = [&["ASKING"]];
 
 /// The largest number of answers that [`examine`] reads.
@@ -56,7 +57,7 @@ fn calls(keyspace: Keyspace) -> impl Iterator<Item = &'static [&'static str]> {
     on_node.iter().chain(&CALLS).copied()
 }
 
-/// Adds the checks to the commands of a greeting. The last one is `TIME`.
+/// Adds the checks to the commands of a greeting. The last check is `TIME`.
 pub(super) fn check(commands: &mut Pipeline, keyspace: Keyspace) {
     for call in calls(keyspace) {
         commands.cmd(call[0]);
@@ -66,8 +67,8 @@ pub(super) fn check(commands: &mut Pipeline, keyspace: Keyspace) {
     }
 }
 
-/// Returns the failure that names every command which the user may not run, or which the server does not know. `info` and
-/// `load` are the answers to `INFO` and to the first `SCRIPT LOAD`, `checks` those to [`check`].
+/// Returns a failure that names every command that the user may not run or that the server does not support. `info` and
+/// `load` are the answers to `INFO` and to the first `SCRIPT LOAD`. `checks` are the answers to [`check`].
 pub(super) fn examine(
     info: Option<&Value>,
     load: Option<&Value>,
@@ -80,7 +81,7 @@ pub(super) fn examine(
     for (name, answer) in greeting.into_iter().chain(checks) {
         let list = match answer {
             Some(Value::ServerError(error)) => match (error.code(), error.details().unwrap_or_default()) {
-                // If a key or a channel is forbidden, the text says "to access".
+                // If a key or a channel is forbidden, the text contains "to access" instead.
                 ("NOPERM", details) if details.contains("to run the") => &mut forbidden,
                 ("ERR", details) if details.starts_with("unknown command") => &mut unknown,
                 _ => continue,
@@ -147,7 +148,7 @@ mod tests {
         let failure = examine(None, None, &only, Keyspace::Whole).expect("unknown");
         let text = format!("{failure:?}");
         assert!(text.contains("Unsupported") && text.contains("unknown command"), "{text}");
-        // On a node of a Cluster, one more command comes first.
+        // On a Cluster node, one more command comes first.
         answers[0] = error("NOPERM this user has no permissions to run the 'asking' command");
         let failure = examine(None, None, &answers[..1], Keyspace::Slots).expect("it lacks");
         assert!(format!("{failure:?}").contains("may not run `ASKING` (NOPERM)"), "{failure:?}");

@@ -17,23 +17,24 @@ use crate::clock::Moment;
 
 /// The role of a server in its store: the primary that grants its locks, or one voter of a quorum.
 ///
-/// A connection knows nothing of queues, copies or quorums, and calls its role instead. The role is a type and not a
-/// trait object, so an empty hook costs nothing.
+/// A connection does not depend on queues, copies or quorums. The connection calls its role instead. The role is a type
+/// and not a trait object, so an empty hook costs nothing.
 pub(crate) trait Role: fmt::Debug + Send + Sync + Sized + 'static {
     /// The state that the role keeps for each connection.
     type Session: SessionState;
-    /// Whether claims wait in a queue in the server. If not, a waiter polls.
+    /// Whether claims wait in a queue on the server. If not, waiters poll.
     const QUEUES: bool;
 
-    /// Returns which keys the server serves.
+    /// Returns the set of keys that the server serves.
     fn keyspace(&self) -> Keyspace {
         Keyspace::Whole
     }
 
-    /// Admits the server of a new connection, which has passed the general probe and loaded its scripts.
+    /// Checks whether the server of a new connection can have this role. The server has passed the general probe and
+    /// loaded the scripts.
     ///
     /// # Errors
-    /// The server cannot play the role.
+    /// The server cannot have this role.
     fn admit(
         &self,
         shared: &Shared<Self>,
@@ -41,10 +42,10 @@ pub(crate) trait Role: fmt::Debug + Send + Sync + Sized + 'static {
     ) -> impl Future<Output = Result<Self::Session, Failure>> + Send;
 
     /// Asks other servers whether the server at `place` still has the role. Called once for each connection, after the
-    /// server was reached: a server that was paused still believes that it has the role.
+    /// server was reached: a server that was paused still acts in its former role.
     ///
     /// # Errors
-    /// The other servers name another one, or do not answer.
+    /// The other servers name another server, or do not answer.
     fn vouch(&self, _place: &Endpoint) -> impl Future<Output = Result<(), Failure>> + Send {
         ready(Ok(()))
     }
@@ -62,7 +63,7 @@ pub(crate) trait Role: fmt::Debug + Send + Sync + Sized + 'static {
         shared.listeners().node_answered(answer);
     }
 
-    /// Waits until every write over the connection has the copies that it needs.
+    /// Waits until every write of the connection has the copies that it needs.
     ///
     /// # Errors
     /// The copies are not confirmed within the part of `deadline` that is reserved for the confirmation.
@@ -82,8 +83,8 @@ pub(crate) struct Greeting<'a> {
     pub(crate) info: &'a str,
     /// The server's time, in us.
     pub(crate) now: i64,
-    /// The moments between which the server read that time.
+    /// The two moments between which the server read its time.
     pub(crate) asked: (Moment, Moment),
-    /// Whether this is the backend's first connection to the server, so that warnings are due.
+    /// Whether this is the backend's first connection to the server, so that warnings must be logged.
     pub(crate) is_first: bool,
 }

@@ -1,4 +1,4 @@
-//! Sentinels: the address of the primary, and its replacement by another server.
+//! Sentinels: they name the address of the primary, and announce its replacement.
 //!
 //! Source: [Guidelines for Redis clients with support for Redis
 //! Sentinel](https://redis.io/docs/latest/develop/reference/sentinel-clients/).
@@ -25,22 +25,22 @@ use crate::error::LockErrorKind;
 
 pub(crate) use view::{SentinelView, sentinel_views};
 
-/// The time left to the other sentinels once more than half have named a primary: a sentinel that hangs must not slow
-/// down every dial.
+/// The time limit for the remaining sentinels after more than half have named a primary. One hanging sentinel must not
+/// slow down every dial.
 const GRACE: Duration = Duration::from_millis(50);
-/// The pause between two attempts to find a sentinel that announces failovers.
+/// The pause between two attempts to connect to a sentinel that announces failovers.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How often a sentinel is asked although it announces failovers: an announcement before the subscription is lost.
+/// How often a sentinel is asked in addition to its announcements. An announcement before the subscription is lost.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// A step of the request to one sentinel of the URL.
 enum Step {
-    /// The addresses of its name, each of which is a separate sentinel.
+    /// The addresses of the sentinel's name. Each address is a separate sentinel.
     Found(String, Vec<SocketAddr>),
     Answered(Answer),
 }
 
-/// Asks all sentinels for the primary, within `limit`. The caller must then check the role of that server itself.
+/// Asks all sentinels for the primary, within `limit`. The caller must check the role of that server itself.
 pub(crate) async fn primary(
     config: &Config,
     tls: Option<&Tls>,
@@ -48,8 +48,8 @@ pub(crate) async fn primary(
     limit: Duration,
 ) -> Result<Endpoint, Failure> {
     let (mut asked, began) = (JoinSet::new(), Clock::Suspend.now());
-    // All at once: one sentinel that hangs would else use up the time of the dial. The set is dropped with this
-    // function, which ends the requests that are still under way.
+    // All at once, because otherwise one hanging sentinel would use up the time of the dial. This function owns the
+    // set. When it returns, the requests that are still running are cancelled.
     for (host, port) in sentinels.places.clone() {
         asked.spawn(async move {
             match timeout(limit, socket::addresses(&host, port)).await {
@@ -63,7 +63,7 @@ pub(crate) async fn primary(
     let (mut count, mut answers, mut patience) = (asked.len(), Vec::new(), limit);
     loop {
         let wait = match is_enough(&answers, count) {
-            // Until a majority has named a primary, each sentinel gets its full time.
+            // Until a majority has named a primary, each sentinel gets its full time limit.
             false => patience.saturating_sub(Clock::Suspend.now().since(began)) + GRACE,
             true => GRACE,
         };
@@ -80,7 +80,7 @@ pub(crate) async fn primary(
             }
             Ok(Some(Ok(Step::Answered(answer)))) => {
                 if !matches!(answer, Answer::Untrusted(_) | Answer::Silent(_)) && patience == limit {
-                    // The others are about as fast, if they are up.
+                    // The other sentinels are about as fast, if they are up.
                     let took = Clock::Suspend.now().since(began);
                     patience = limit.min((took * 2).max(dial::patience(config)));
                 }
@@ -98,9 +98,9 @@ fn is_enough(answers: &[Answer], count: usize) -> bool {
     answers.iter().filter(|answer| matches!(answer, Answer::Primary(..))).count() * 2 > count
 }
 
-/// Returns the place with the largest epoch. A new epoch needs a majority of the sentinels, and a sentinel that was cut
-/// off, or has not learned of the failover yet, names an earlier primary. Within one epoch the place with the most
-/// votes wins.
+/// Returns the address with the largest epoch. A new epoch needs a majority of the sentinels. A sentinel that was cut
+/// off, or has not noticed the failover, names an earlier primary. Within one epoch, the address with the most votes
+/// wins.
 fn newest(answers: &[Answer]) -> Option<Endpoint> {
     let votes = |place: &Endpoint| {
         answers.iter().filter(|answer| matches!(answer, Answer::Primary(named, _) if named == place)).count()
@@ -109,11 +109,11 @@ fn newest(answers: &[Answer]) -> Option<Endpoint> {
         Answer::Primary(place, epoch) => Some((place, *epoch)),
         Answer::Unknown(_) | Answer::Refused(_) | Answer::Untrusted(_) | Answer::Silent(_) => None,
     });
-    // Reversed, so that the first of equals wins: `max_by_key` takes the last.
+    // Reversed, because `max_by_key` returns the last of equal elements, and the first one should win.
     places.rev().max_by_key(|(place, epoch)| (*epoch, votes(place))).map(|(place, _)| place.clone())
 }
 
-/// Returns the failure for answers that name no primary.
+/// Returns the failure if no answer names a primary.
 fn nobody(sentinels: &Sentinels, answers: &[Answer]) -> Failure {
     let master = &sentinels.master;
     let (mut why, mut untrusted, mut refused, mut unknown) = ("no answer", None, None, None);
@@ -126,7 +126,8 @@ fn nobody(sentinels: &Sentinels, answers: &[Answer]) -> Failure {
             Answer::Primary(..) => {}
         }
     }
-    // The most helpful reason wins: a wrong name, then a refusal, then a certificate, then silence.
+    // The most helpful reason is reported: first a wrong name, then a refusal, then a certificate, then a missing
+    // answer.
     if let Some(names) = unknown {
         let known = match names.as_deref() {
             None => String::new(),
@@ -147,7 +148,7 @@ fn nobody(sentinels: &Sentinels, answers: &[Answer]) -> Failure {
         return Failure::new(LockErrorKind::Unavailable, text).permanent();
     }
     if let Some(text) = untrusted {
-        // Another try would fail in the same way.
+        // Another attempt would fail in the same way.
         let text = format!("no sentinel says where `{master}` is ({text})");
         return Failure::new(LockErrorKind::Unavailable, text).settled();
     }
@@ -176,11 +177,10 @@ async fn ask(
     }
 }
 
-/// Asks for the primary and its epoch. If the name is unknown, asks for the names that the sentinel watches.
+/// Requests the primary and its epoch. If the name is unknown, requests the names that the sentinel watches.
 async fn look_up(sentinel: &mut MultiplexedConnection, master: &str) -> RedisResult<Answer> {
     let mut questions = Pipeline::with_capacity(2);
-    // The second request is the one that the guidelines for clients name (step 2). The first one is there for the
-    // epoch.
+    // The second request is the one from the guidelines for clients (step 2). The first request returns the epoch.
     questions.cmd("SENTINEL").arg("MASTER").arg(master);
     questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master);
     let answers = sentinel.send_packed_commands(&questions, 0, 2).await?;
@@ -189,7 +189,7 @@ async fn look_up(sentinel: &mut MultiplexedConnection, master: &str) -> RedisRes
         return Err(error.clone().into());
     }
     match from_redis_value::<Option<Endpoint>>(place.clone())? {
-        // A user without the permission for details gets no epoch, so the other sentinels decide.
+        // A user without the permission for details receives no epoch. Then the other sentinels decide.
         Some(place) => Ok(Answer::Primary(place, epoch(details).unwrap_or(0))),
         None => {
             let mut question = Cmd::new();
@@ -202,32 +202,32 @@ async fn look_up(sentinel: &mut MultiplexedConnection, master: &str) -> RedisRes
     }
 }
 
-/// Returns the number of the failover that made the server the primary.
+/// Returns the number of the failover in which the server became the primary.
 fn epoch(details: &Value) -> Option<u64> {
     let details: HashMap<String, String> = from_redis_value(details.clone()).ok()?;
     details.get("config-epoch")?.parse().ok()
 }
 
-/// Waits until a server other than `current` is the primary: a sentinel announced it, or named it when asked.
+/// Waits until the sentinels name a primary other than `current`, in an announcement or in an answer.
 pub(crate) async fn replaced(config: &Config, tls: Option<&Tls>, sentinels: &Sentinels, current: &Endpoint) {
-    // A random start, so that the processes of a service do not all use the same sentinel.
+    // A random start, so that the processes of a service use different sentinels.
     let mut next = fastrand::usize(..sentinels.places.len().max(1));
     loop {
         let place = &sentinels.places[next % sentinels.places.len()];
-        // A sentinel that has not learned of the last failover yet names the previous primary. The newest answer is
-        // known only from all sentinels together.
+        // A sentinel that has not noticed the last failover names the previous primary. Only all sentinels together
+        // know the newest answer.
         if listen(place, (config, tls), &sentinels.master, current).await
             && primary(config, tls, sentinels, patience(config)).await.is_ok_and(|named| named != *current)
         {
             return;
         }
         next += 1;
-        // Pauses also if this sentinel alone named another primary, because it may continue to do so for a while.
+        // Also pauses if only this sentinel names another primary, because it may do so for a while.
         sleep(PAUSE).await;
     }
 }
 
-/// Subscribes to one sentinel. Returns `true` once it names another primary, and `false` once it is lost.
+/// Subscribes to one sentinel. Returns `true` when it names another primary, and `false` when the connection is lost.
 async fn listen(
     place: &Endpoint,
     (config, tls): (&Config, Option<&Tls>),
@@ -241,11 +241,11 @@ async fn listen(
     let Ok(Ok((mut sentinel, _driver, mut told))) = timeout(patience(config), connecting).await else {
         return false;
     };
-    // Subscribed first and asked afterwards: a failover between the two is announced. The other way round it would be
-    // missed.
+    // Subscribes before it asks, so that a failover between the two steps is announced. In the other order, that
+    // failover would be missed.
     match timeout(patience(config), sentinel.subscribe("+switch-master")).await {
         Ok(Ok(())) => {}
-        // A refused subscription is not fatal, because the loop below also asks.
+        // A refused subscription is not fatal, because the loop below also asks the sentinel.
         Ok(Err(error)) if error.code() == Some("NOPERM") => tracing::warn!(
             sentinel = %format_args!("{}:{}", place.0, place.1),
             "the user of the sentinels may not subscribe to `+switch-master`: a failover is found out up to {LOOK:?} later"
@@ -253,19 +253,19 @@ async fn listen(
         Ok(Err(_)) | Err(_) => return false,
     }
     loop {
-        // Asked before the first wait too: a failover before the subscription has no announcement.
+        // Asked before the first wait too: a failover before the subscription is not announced again.
         match timeout(patience(config), look_up(&mut sentinel, master)).await {
-            // This is not final: the caller asks all sentinels, because this one may be outdated.
+            // The answer is not final, because this sentinel may be outdated. So the caller asks all sentinels.
             Ok(Ok(Answer::Primary(named, _))) if named != *current => return true,
             Ok(Ok(_)) => {}
             Ok(Err(_)) | Err(_) => return false,
         }
         tokio::select! {
             push = told.recv() => match push {
-                // The message is a hint. Its contents are not used, because the caller asks all sentinels.
+                // The message is only a hint. Its contents are not used, because the caller asks all sentinels.
                 Some(push) if is_switch(&push, master) => return true,
                 Some(_) => {}
-                // The driver has ended, and the connection with it.
+                // The driver has ended, and so has the connection.
                 None => return false,
             },
             () = sleep(LOOK) => {}

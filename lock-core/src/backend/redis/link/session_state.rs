@@ -1,4 +1,4 @@
-//! The state of a role for one connection, as far as the connection uses it.
+//! The interface through which a connection uses the state of its role.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use crate::clock::Moment;
 
 /// The state that a [role](super::Role) keeps for each connection.
 pub(crate) trait SessionState: fmt::Debug + Send + Sync + 'static {
-    /// Receives each reading of the server's clock: it read `now` (in us) at a moment between `sent` and `received`.
+    /// Receives each reading of the server's clock: it showed `now` (in us) at a moment between `sent` and `received`.
     fn clock(&self, _now: i64, _sent: Moment, _received: Moment) {}
 
-    /// Returns the additional time that an answer over this connection may take, for calls limited to `timeout`.
+    /// Returns how much longer an answer over this connection may take, for calls limited to `timeout`.
     fn delay(&self, _timeout: Duration) -> Duration {
         Duration::ZERO
     }

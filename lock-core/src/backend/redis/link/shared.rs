@@ -35,7 +35,7 @@ impl<R> Shared<R> {
         })
     }
 
-    /// Returns the same state with another role.
+    /// Returns this state with another role.
     pub(crate) fn with_role<S>(self, role: S) -> Shared<S> {
         let Self { config, tls, warned, evictions, listeners, role: _ } = self;
         Shared { config, tls, warned, evictions, listeners, role }
@@ -49,13 +49,13 @@ impl<R> Shared<R> {
         self.tls.as_ref()
     }
 
-    /// Returns `true` on the first call only, so that the warnings about the settings are logged once.
+    /// Returns `true` on the first call only, so that warnings about settings are logged once.
     pub(crate) fn warns(&self) -> bool {
-        // Every runtime and every reconnection probes the server again.
+        // Every runtime and every reconnect probes the server again.
         !self.warned.swap(true, Ordering::Relaxed)
     }
 
-    /// Reports keys that were evicted since the last report. `info` is an answer to `INFO`.
+    /// Logs the number of keys that were evicted since the last report. `info` is an answer to `INFO`.
     pub(crate) fn report_evictions(&self, info: &str) {
         let keys = self.evictions.more(info);
         if keys > 0 {
@@ -77,15 +77,15 @@ impl<R> Shared<R> {
         &self.listeners
     }
 
-    /// Creates the state for another server of the store, with the same listeners. No file is read again.
+    /// Creates the state for another server of the store, with the same listeners. Does not read the files again.
     pub(crate) fn sibling(&self, config: Config, role: R) -> Self {
         Self {
             config,
             tls: self.tls.clone(),
-            // Counted for each server: one of them may be configured otherwise.
+            // Each server has its own warnings, because one of them may be configured differently.
             warned: AtomicBool::new(false),
             evictions: Evictions::default(),
-            // This is shared, because a waiter is notified by the node that has the slot of its key.
+            // Shared, because the node that has the slot of a key notifies the key's waiters.
             listeners: Arc::clone(&self.listeners),
             role,
         }

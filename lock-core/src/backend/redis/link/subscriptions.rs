@@ -14,14 +14,15 @@ use crate::sync::Mutex;
 /// The longest wait for another caller that is subscribing.
 const SUBSCRIBING: Duration = Duration::from_millis(250);
 
-/// The subscriptions of one connection, by the [version](Listeners::version) of the listeners that they cover.
+/// The subscriptions of one connection. Each number is the [version](Listeners::version) up to which listeners are
+/// covered.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
-    /// The version whose waiters are covered; 0 for none.
+    /// The version up to which waiters are covered; 0 if there are none.
     pub(super) waiters: AtomicU64,
-    /// The same version for each slot, on a node of a Cluster.
+    /// The same version for each slot, on a Cluster node.
     waiters_by_slot: Mutex<HashMap<u16, u64>>,
-    /// The version whose holders are covered, or about to be; 0 for none.
+    /// The version up to which holders are covered or are being subscribed; 0 if there are none.
     pub(super) holders: AtomicU64,
     subscribing: tokio::sync::Mutex<()>,
 }
@@ -37,13 +38,13 @@ impl Subscriptions {
         self.holders.load(Ordering::Acquire) > 0
     }
 
-    /// Returns the version whose waiters are covered for one slot; 0 for none.
+    /// Returns the version up to which the waiters of one slot are covered; 0 if there are none.
     pub(super) fn version_of(&self, slot: u16) -> u64 {
         let slots = self.waiters_by_slot.lock();
         slots.get(&slot).copied().unwrap_or(0)
     }
 
-    /// Records the version whose waiters are covered for one slot.
+    /// Records the version up to which the waiters of one slot are covered.
     pub(super) fn covers(&self, slot: u16, version: u64) {
         let mut slots = self.waiters_by_slot.lock();
         slots.insert(slot, version);
@@ -51,9 +52,9 @@ impl Subscriptions {
         self.waiters.fetch_max(version, Ordering::AcqRel);
     }
 
-    /// Waits for the right to subscribe, which one caller has at a time. Returns `None` if another caller keeps it for
-    /// too long: a future that is no longer polled must not keep the others from subscribing, and subscribing twice
-    /// does no harm.
+    /// Waits for the right to subscribe, which only one caller has at a time. Returns `None` if another caller keeps it
+    /// for too long. A future that is no longer polled must not keep other callers from subscribing, and subscribing
+    /// twice does no harm.
     pub(super) async fn alone(&self) -> Option<MutexGuard<'_, ()>> {
         timeout(SUBSCRIBING, self.subscribing.lock()).await.ok()
     }

@@ -1,7 +1,7 @@
 //! The supervision of an established connection.
 //!
-//! The server is asked for its time twice a second, which also keeps the estimate of its clock current. The connection
-//! is dropped once the server answers nothing.
+//! The supervisor requests the server's time twice a second, which also updates the estimate of its clock. The
+//! supervisor drops the connection when the server stops answering.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,18 +26,18 @@ use crate::backoff::Pauses;
 use crate::clock::{self, Clock};
 use crate::error::LockErrorKind;
 
-/// How often the server is asked for its time. A server that answers nothing at all for twice as long is given up, so
-/// one that hangs is noticed within 1.5 s. A server that answers the requests before the ping is alive: dropping the
-/// connection would make all requests under way ambiguous.
+/// How often the server is asked for its time. If the server answers nothing for twice this time, the connection is
+/// dropped. So a hanging server is noticed within 1.5 s. If the server answers requests that precede the ping, it is
+/// alive. Dropping its connection would make all pending requests ambiguous.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// Whether a lost connection had subscriptions.
+/// The kinds of subscriptions that a lost connection had.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribed {
-    /// Whether it had subscriptions for waiters. They are notified of the new connection: earlier messages may be lost,
-    /// and a waiter that asks again subscribes again.
+    /// Whether waiters were subscribed. The waiters are notified of the new connection, because messages may have been
+    /// lost. A waiter that asks again also subscribes again.
     waiters: bool,
-    /// Whether it had subscriptions for holders. Holders do not ask again, so the new connection subscribes for them.
+    /// Whether holders were subscribed. Holders do not ask again, so the new connection subscribes for them.
     holders: bool,
 }
 
@@ -72,7 +72,7 @@ impl<R: Role> Connector for Shared<R> {
 
     async fn dial(&self, limit: Duration) -> Result<Session<R>, Failure> {
         match dial(self, limit).await {
-            // There was a primary of this name when the backend was made, so there may be one again.
+            // The address had a primary when the backend was created, so it may have one again.
             Err(failure) if failure.reaction == Reaction::Reconnect => {
                 let failure = Failure::new(LockErrorKind::Unavailable, failure.text().to_owned());
                 Err(failure.temporary().with_reaction(Reaction::Reconnect))
@@ -89,14 +89,14 @@ impl<R: Role> Connector for Shared<R> {
             session.live.subscribe_holders(self.shared_listeners());
         }
         let failure = watch_over(self, session, pauses).await;
-        // This is kept across several losses: a connection may be lost before a waiter has subscribed over it.
+        // Kept across several losses: a connection may be lost before a waiter has subscribed over it.
         legacy.waiters |= session.live.subscriptions.has_waiters();
         legacy.holders |= session.live.subscriptions.has_holders();
         failure
     }
 }
 
-/// Waits until the server is no longer the primary. Without sentinels it waits for ever.
+/// Waits until the server is no longer the primary. Without sentinels, never returns.
 async fn replaced<R: Role>(server: &Shared<R>, place: Option<&Endpoint>) {
     match (server.address(), place) {
         (Address::Sentinel(sentinels), Some(place)) => {
@@ -110,7 +110,7 @@ async fn replaced<R: Role>(server: &Shared<R>, place: Option<&Endpoint>) {
 async fn watch_over<R: Role>(server: &Shared<R>, session: &mut Session<R>, pauses: &mut Pauses) -> Failure {
     let Session { live, driver, place } = session;
     let why = tokio::select! {
-        // `biased` keeps the simulation deterministic.
+        // `biased` makes the simulation deterministic.
         biased;
         _ = &mut driver.0 => "the server closed the connection",
         () = live.poisoned.told.notified() => match live.is_out_of_step() {
@@ -123,7 +123,7 @@ async fn watch_over<R: Role>(server: &Shared<R>, session: &mut Session<R>, pause
     Failure::new(LockErrorKind::Unavailable, why)
 }
 
-/// Asks the server for its time again and again. Returns once it answers nothing any more.
+/// Requests the server's time repeatedly. Returns when the server stops answering.
 async fn beats<R: Role>(
     server: &Shared<R>,
     live: &Connection<R::Session>,
@@ -136,16 +136,16 @@ async fn beats<R: Role>(
     let mut command = Cmd::new();
     command.arg("TIME");
     loop {
-        // If the role's work timed out, no pause is needed: its time limit was the pause.
+        // If the work of the role timed out, no pause is needed: the time limit served as the pause.
         let (pause, patience) = if is_late { (Duration::ZERO, bound) } else { (HEARTBEAT, bound * 2) };
         sleep(pause).await;
         let sent = Clock::Suspend.now();
         let Some(answer) = live.answers.patiently(patience, live.send(&command)).await else { return };
-        // An error reply shows that the server is alive, and a broken connection ends the driver.
+        // An error reply also shows that the server is alive. If the connection breaks, the driver ends.
         is_late = false;
         let Ok(answer) = answer else { continue };
-        // Only after a heartbeat, and not after the dial: a server that accepts every connection and closes it would be
-        // dialled without a pause.
+        // Reset after a heartbeat, and not after the dial. Otherwise a server that accepts and then closes every
+        // connection would be dialled without a pause.
         pauses.reset();
         if let Ok(now) = server_time(&answer) {
             let received = Clock::Suspend.now();
@@ -157,7 +157,7 @@ async fn beats<R: Role>(
     }
 }
 
-/// Reports how long the server took to answer, and what its clock showed.
+/// Reports the response time of the server, and the time of its clock.
 fn report<R: Role>(server: &Shared<R>, place: Option<&Endpoint>, now: i64, round_trip: Duration) {
     let node = match place {
         Some((host, port)) => format!("{host}:{port}"),

@@ -1,4 +1,4 @@
-//! The ways to a server.
+//! The ways to reach a server.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,18 +9,18 @@ use crate::backend::redis::error::Failure;
 use crate::backend::remote::socket;
 use crate::simulation;
 
-/// A way to a server.
+/// A way to reach a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Way<'a> {
-    /// An address of a host. The host is the name that the server's certificate must have.
+    /// An address of a host. The server's certificate must contain the name of the host.
     Tcp(&'a str, SocketAddr),
     Unix(&'a Path),
     /// A server in a simulated network.
     Simulated(&'a Endpoint),
 }
 
-/// Returns the ways to the server at `place`, or at the socket of the configuration. A host name has one way for each
-/// address, because some of the addresses may lead to no working server.
+/// Returns the ways to reach the server at `place`, or at the socket of the configuration. A host name has one way for
+/// each of its addresses, because some addresses may have no working server.
 pub(crate) async fn ways<'a, R>(
     server: &'a Shared<R>,
     place: Option<&'a Endpoint>,

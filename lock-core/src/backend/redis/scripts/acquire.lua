@@ -1,19 +1,19 @@
--- Grants a lock for which a plain SET is not enough: the key is taken, or the claim asks for order of arrival, a
--- fencing token or another mode. Queues the claim on request.
+-- Grants a lock if a plain SET is not enough: the key is taken, or the claim needs arrival order, a fencing token or
+-- another mode. Queues the claim on request.
 --
 -- KEYS     1  the lock
 -- ARGV     1  owner token, 48 characters
 --          2  the value to store: owner token, space, owner record
 --          3  lease in ms
 --          4  deadline: server time in us; a request that arrives later was abandoned by its client and must do nothing
---          5  how long to remember the last fencing token, in ms; "0": the claim asks for no fencing token
+--          5  how long to remember the last fencing token, in ms; "0": the claim needs no fencing token
 --          6 to 8 may be absent if the claim is exclusive, not queued, may overtake a queue, and the key has no `}`:
 --          6  mode: `x`, `s`, `p<of>` or `p<of>x<n>`
---          7  the claim is queued only while fewer than this many wait; "": it is not queued
+--          7  the claim is queued only while fewer claims than this wait; "": it is not queued
 --          8  "1": it may overtake a queue whose holder has expired, and is not queued while an owner of its own
 --             process that can hand off to it holds the key
 -- Returns  {1, now, waiters[, fence]}                               granted; waiters: nil if they were not counted
---          now, a number                                            granted, and nobody waits
+--          now, a number                                            granted, and no claim waits
 --          now, a text                                              granted with this time as the fencing token, and
 --                                                                   waiters were not counted
 --          {0, now, pttl, holder, others, place or -1, own, kept}   held
@@ -23,17 +23,17 @@
 --          own: 1 when the holder can hand off to this claim; kept: 1 when its queue entry was made or kept now
 -- Constants  VALUE_END: see lib.lua
 --
--- Atomic because nobody may take the key between the read and the write, because an older queue entry is served first,
--- and because the fencing token must belong to this grant. A repeated request of the holder is answered granted and
--- never shortens the lease. If a key has another type, the script fails and grants nothing: the other keys are read
--- before the first write, and a grant whose fencing token cannot be stored is deleted again.
+-- Atomic because no other claim may take the key between the read and the write, because an older queue entry is served
+-- first, and because the fencing token must belong to this grant. A repeated request of the holder is answered with
+-- granted and never shortens the lease. If a key has another type, the script fails and grants nothing: it reads the
+-- other keys before the first write, and deletes a grant whose fencing token cannot be stored.
 
--- Before Redis 7, a script may write after TIME only if it replicates its effects instead of its text. Redis 7 has
+-- Before Redis 7, a script may write after TIME only if it replicates its effects instead of its text. Redis 7 defines
 -- REDIS_VERSION_NUM.
 if not redis.REDIS_VERSION_NUM and redis.replicate_commands then redis.replicate_commands() end
 
--- The time stays a text of 16 digits, because the hot path compares, stores and returns text. Converting it to a number
--- costs half as much as a call.
+-- The time stays a text of 16 digits, because the hot path compares, stores and returns text. Converting the time to a
+-- number would cost half as much as a call.
 local call = redis.call
 local time = call('TIME')
 local text = time[2]
@@ -45,22 +45,22 @@ if #text > #ARGV[4] or #text == #ARGV[4] and text > ARGV[4] then
   return {-1, text - 0}
 end
 
--- These are for take.lua. A claim in the short form need not look at the queue, because a plain SET does not either.
+-- These variables are for take.lua. A claim in the short form may ignore the queue, because a plain SET ignores it too.
 local may_take, waiters, names, held = true, false, nil, nil
 if ARGV[6] then
-  -- Same as `names_of` in lib.lua.
+  -- The same as `names_of` in lib.lua.
   names = '{' .. KEYS[1] .. '}:'
   if string.find(KEYS[1], '}', 1, true) then
     names = (string.match(KEYS[1], '^[^{]*({[^}]+})') or '') .. names
   end
-  -- The key is probably held if the claim is to be queued, or if its plain SET has failed.
+  -- The key is probably held if the claim requests a queue entry, or if its plain SET has failed.
   local enqueues, barges = ARGV[7] ~= '', ARGV[8] == '1'
   if enqueues or barges and ARGV[5] == '0' then
     held = redis.pcall('GETRANGE', KEYS[1], '0', VALUE_END)
   end
   may_take = ARGV[6] == 'x' and (held == nil or held == '')
   if may_take and (enqueues or not barges) then
-    -- With a queue, the rest of the script serves the oldest entry before this claim.
+    -- If there is a queue, the last part of the script serves the oldest entry before this claim.
     may_take, waiters = call('EXISTS', names .. 'q') == 0, 0
   end
 end

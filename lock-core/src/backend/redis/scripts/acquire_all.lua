@@ -1,20 +1,20 @@
 
--- Grants an exclusive lock on several keys, all or none. Merges grants that the owner already has on single keys.
+-- Grants an exclusive lock on several keys: all or none. Includes keys that this owner already holds.
 --
 -- KEYS     the locks
 -- ARGV     1  owner token, 48 characters
 --          2  the value to store: owner token, space, owner record
 --          3  lease in ms
 --          4  deadline: server time in us; a request that arrives later was abandoned by its client and must do nothing
---          5  how long to remember the last fencing token, in ms; "0": the claim asks for no fencing token
+--          5  how long to remember the last fencing token, in ms; "0": the claim needs no fencing token
 -- Returns  {1, now, waiters[, fence]}                granted; fence: larger than the last token of each key
 --          {0, now, pttl, holder, others, -1, own, number of the key}   held: describes the first key that is held
 --          {-1, now}                                 the deadline has passed
 --          {-2, now, mode, number of the key}        a key is in use in an incompatible mode
 --          with now = server time in us.
 --
--- Atomic because nobody may take one of the keys between the read and the write, and because the owner must never hold
--- only some of them. Waiters for a single key are served first.
+-- Atomic because no other claim may take one of the keys between the read and the write, and because the owner must
+-- never hold only some of the keys. Waiters for a single key are served first.
 local now = server_time()
 if now > tonumber(ARGV[4]) then
   return {-1, now}
@@ -32,7 +32,7 @@ for i, key in ipairs(KEYS) do
     if wrong then
       return wrong
     end
-    -- A repeated request: every key has the same token of this owner, and the answer is that token.
+    -- A repeated request: if every key has the same token of this owner, that token is the answer.
     if i == 1 then
       same = of == token and last or nil
     elseif of ~= token or last ~= same then
@@ -42,7 +42,7 @@ for i, key in ipairs(KEYS) do
   end
   locks[i] = lock
 end
--- Every key is checked before this claim gets the first one. Serving a queue writes too, but only for its waiters.
+-- Checks every key before this claim gets the first one. Serving a queue also writes, but only for its waiters.
 for i, lock in ipairs(locks) do
   if not lock:granted(token, value, 'x') then
     local won, blocked, more = false, false, false
@@ -67,7 +67,8 @@ for _, lock in ipairs(locks) do
   if again then
     lock:extend(again, lease)
   else
-    -- Only if there may be an entry: a write that changes nothing would hide that the server is out of memory.
+    -- Only if there may be an entry: a write that changes nothing would prevent the server from refusing later writes
+    -- for lack of memory.
     if lock:queued() or lock:waiters() > 0 then
       lock:leave(token)
     end

@@ -1,7 +1,7 @@
 
--- The third part of acquire.lua: an exclusive or shared claim on a key with an exclusive holder. No waiter is served
--- before that holder ends, so the rest of the script is not needed. Repeats `join`, `stay`, `contend` and `held` of
--- lib.lua, because defining the library would double the cost.
+-- The third part of acquire.lua: an exclusive or shared claim on a key with an exclusive holder. No waiter can be
+-- served before that holder ends, so the last part is not needed. This part repeats `join`, `stay`, `contend` and
+-- `held` of lib.lua, because defining the library would double the cost.
 --
 -- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, HANDOFF_LEN, VALUE_END, MARK, MARK_AT, WAITER_LEASE, QUEUE_TTL,
 --            SPAN_LEN: see lib.lua
@@ -12,14 +12,15 @@ names = names or '{' .. KEYS[1] .. '}:'
 local now = text - 0
 if #ARGV[6] == 1 then
   held = held or redis.pcall('GETRANGE', KEYS[1], '0', VALUE_END)
-  -- A missing key reads like an empty string. The rest of the script tells them apart.
+  -- A missing key and an empty string read the same. The last part of the script distinguishes them.
   if type(held) == 'string' and held ~= '' and string.find(held, ARGV[1], 1, true) ~= 1 then
     local token, enqueues, barges = ARGV[1], ARGV[7] ~= '', ARGV[8] == '1'
     local queue, waiting = names .. 'q', names .. 'w'
     local own = string.sub(held, 1, HANDOFF_LEN) == string.sub(token, 1, HANDOFF_LEN)
     local others, place, kept, dead, fresh = call('HLEN', waiting), nil, 0, false, false
-    -- The number of waiters must not include dead ones if it decides against an entry, or if the claim is not to be
-    -- queued. If the head is dead, the rest of the script runs instead, which drops the dead first.
+    -- The count of waiters must not include dead waiters if it decides against an entry, or if the claim is not queued.
+    -- If the first waiter is dead, the last part of the script runs instead. The last part drops the dead waiters
+    -- first.
     if others > 0 and (not enqueues or others >= tonumber(ARGV[7])) then
       local head = call('ZRANGE', queue, '0', '0')[1]
       local till = head and string.match(call('HGET', waiting, head) or '', '^%d+')
@@ -31,7 +32,7 @@ if #ARGV[6] == 1 then
         local ticket = text
         -- Texts of equal length compare like their numbers.
         if last[2] and (#last[2] ~= #text or last[2] >= text) then
-          -- Above every ticket in the queue, also when the server's clock was set back.
+          -- Larger than every ticket in the queue, even if the server's clock was set back.
           ticket = string.format('%.0f', math.max(last[2] + 1, now))
         end
         if call('ZADD', queue, 'NX', ticket, token) == 1 then
@@ -47,14 +48,14 @@ if #ARGV[6] == 1 then
       end
       if place and enqueues then
         kept = 1
-        -- 13 digits, and Lua's own conversion keeps 14.
+        -- The number has 13 digits, and Lua's own conversion keeps 14.
         local till = math.floor(now / 1000) + 1 + math.min(tonumber(ARGV[3]), WAITER_LEASE)
         local record = string.sub(ARGV[2], TOKEN_LEN + 2)
         local at = string.find(record, ' granted=', 1, true)
         record = at and string.sub(record, 1, at - 1) or record
         call('HSET', waiting, token, till .. ' ' .. ARGV[3] .. ' ' .. ARGV[6] .. ' ' .. record)
-        -- Both keys expire together. Every heartbeat prolongs them, and so does the first claim of every 10 s here: if
-        -- every waiter is served before its first heartbeat, there is no heartbeat.
+        -- Both keys expire together. Every heartbeat extends the keys. If every waiter is served before its first
+        -- heartbeat, there is no heartbeat. So the first claim of every 10 s also extends them here.
         if others == 0 or not fresh then
           call('PEXPIRE', queue, QUEUE_TTL)
           call('PEXPIRE', waiting, QUEUE_TTL)
@@ -66,7 +67,7 @@ if #ARGV[6] == 1 then
             if mark == ' ' then
               call('SETRANGE', KEYS[1], MARK_AT, MARK)
             end
-            -- Only a process that hands its grants off (digit 0 here) reacts to this message.
+            -- Only a process with local hand-offs (digit 0 here) reacts to this message.
             if string.sub(held, HANDOFF_LEN, HANDOFF_LEN) == '0' then
               redis.pcall('PUBLISH', CHANNEL .. string.sub(held, 1, PROCESS_LEN), 'contended ' .. KEYS[1])
             end

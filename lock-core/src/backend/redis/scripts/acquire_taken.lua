@@ -1,5 +1,5 @@
 
--- The last part of acquire.lua: the lock is held, others wait for it, or the mode is not exclusive.
+-- The last part of acquire.lua: the lock is held, other claims wait for it, or the mode is not exclusive.
 --
 -- Constants  HANDOFF_LEN: see lib.lua
 local token, value, lease, mode = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[6]
@@ -22,7 +22,7 @@ local won, blocked, more = again ~= nil, false, false
 if again then
   lock:extend(again, lease)
 else
-  -- While an exclusive holder has the key nobody can be served. Otherwise the queue is served before a newcomer.
+  -- While an exclusive holder has the key, no waiter can be served. Otherwise the queue is served before a new claim.
   if lock.mode ~= 'x' and lock:queued() then
     won, blocked, more = lock:serve(token, lease)
   end
@@ -31,7 +31,8 @@ else
     return {-2, now, lock.mode}
   end
   if not won and not blocked and lock:fits(mode) then
-    -- Only if there may be an entry: a write that changes nothing would hide that the server is out of memory.
+    -- Only if there may be an entry: a write that changes nothing would prevent the server from refusing later writes
+    -- for lack of memory.
     if lock:queued() or lock:waiters() > 0 then
       lock:leave(token)
     end
@@ -44,7 +45,7 @@ if won then
   if not fenced then
     return {1, now, lock:waiters()}
   end
-  -- A repeated request gets the token of the first answer, which may have been lost.
+  -- A repeated request gets the token of the first answer, because that answer may have been lost.
   local fence = again and of == token and last or math.max(now, last + 1)
   store_fence(KEYS[1], fence, token, ARGV[5])
   return {1, now, lock:waiters(), fence}
@@ -58,7 +59,7 @@ if ARGV[7] ~= '' then
   else
     local own = lock.mode == 'x' and string.sub(lock.value, 1, HANDOFF_LEN) == string.sub(token, 1, HANDOFF_LEN)
     local others = lock:waiters()
-    -- Dead waiters must not fill the queue: drop them before the claim is refused.
+    -- Dead waiters must not fill the queue: they are dropped before the claim is refused.
     if others >= tonumber(ARGV[7]) then
       others = lock:living()
     end

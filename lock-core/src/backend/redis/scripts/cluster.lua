@@ -1,5 +1,5 @@
--- The preamble of every script on a Cluster except renew.lua. A Cluster requires that a script names every key that it
--- touches, and it sends a message to all nodes unless the message is sharded.
+-- The text before every script on a Cluster, except renew.lua. On a Cluster, a script must name every key that it
+-- accesses. A message is sent to all nodes if it is not sharded.
 --
 -- KEYS     for each lock: the lock, then its helper keys `q`, `w`, `f` and `l`; last the prefix of the channels of the
 --          slot, which hashes to the slot too and is never a key

@@ -1,8 +1,9 @@
 //! The constants that the scripts share with Rust.
 //!
-//! Each constant is defined once, in Rust. A script uses it by its name in capitals, and lists it in its header under
-//! `Constants`. [`inject`] replaces the names by the values before a script is loaded. A definition at the top of the
-//! script would read the same, but cost each run as much as a command: every function below would capture the name.
+//! Each constant is defined once, in Rust. A script uses the constant by its name in capitals, and lists the name in
+//! its header under `Constants`. [`inject`] replaces the names by the values before a script is loaded. Definitions at
+//! the top of the script would look the same, but each run would then cost as much as one more command, because every
+//! function below would capture the name.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -12,21 +13,21 @@ use crate::backend::WAITER_LEASE;
 use crate::backend::redis::keyspace::{CHANNEL, HELD_CHANNEL};
 use crate::owner::Owner;
 
-/// How long a queue outlives its last heartbeat; far longer than a waiter's lease.
+/// How long a queue is kept after its last heartbeat. This time is far longer than a waiter's lease.
 const QUEUE_TTL: Duration = Duration::from_secs(60);
-/// How many of a ticket's 16 digits (until the year 2286) are equal for all tickets of the same 10 s. The first claim
-/// that queues in such a span sets the expiry of the queue to [`QUEUE_TTL`] again.
+/// The number of leading digits that all tickets within the same 10 s share. A ticket has 16 digits until the year
+/// 2286. The first claim that queues within such 10 s sets the expiry of the queue to [`QUEUE_TTL`] again.
 const SPAN_LEN: u64 = 9;
 
-/// The longest value that a script reads from a key, in bytes. The value of a lock is shorter. Other data at the key
-/// may have any length, and a script that read all of it would keep the server from serving other clients.
+/// The longest value that a script reads from a key, in bytes. The value of a lock is shorter. Foreign data at the key
+/// may have any length. If a script read all of it, the server could not serve other clients meanwhile.
 const VALUE_LEN: u64 = 4_096;
 
-/// The byte after the owner token in the value of an exclusive holder, once a claim is queued; a space until then. See
-/// "The mark" in `protocol.md`.
+/// The byte after the owner token in the value of an exclusive holder if a claim is queued. Until then, the byte is a
+/// space. See "The mark" in `protocol.md`.
 pub(crate) const MARK: &str = "!";
 
-/// The length of `<fencing token> <owner token>`: a fencing token has 16 digits until the year 2286.
+/// The length of `<fencing token> <owner token>`. A fencing token has 16 digits until the year 2286.
 const FENCE_LEN: u64 = 16 + 1 + Owner::TOKEN_LEN as u64;
 
 /// A constant of the scripts: its name, and its value in Lua.
@@ -36,8 +37,8 @@ pub(crate) struct Constant(&'static str, Value);
 #[derive(Clone, Copy, Debug)]
 enum Value {
     Number(u64),
-    /// A number in quotation marks, for the arguments of commands: the server must format every number that a script
-    /// passes, but no text.
+    /// A number in quotation marks, for the arguments of commands: the server must format each number that a script
+    /// passes, but not a text.
     Argument(u64),
     Text(&'static str),
 }
@@ -57,7 +58,7 @@ impl Constant {
         Self(name, Value::Number(value))
     }
 
-    /// A text constant; `value` has no quotation mark and no backslash.
+    /// Creates a text constant. `value` must not contain a quotation mark or a backslash.
     pub(crate) const fn text(name: &'static str, value: &'static str) -> Self {
         Self(name, Value::Text(value))
     }
@@ -78,7 +79,7 @@ const SHARED: &[Constant] = &[
     Constant::argument("MARK_AT", Owner::TOKEN_LEN as u64),
     Constant::number("FENCE_LEN", FENCE_LEN),
     Constant::number("PROCESS_LEN", Owner::PROCESS_LEN as u64),
-    // Owners that can hand off to each other have the same process, and the same character after it.
+    // Owners that can hand off to each other have the same process and the same next character.
     Constant::number("HANDOFF_LEN", Owner::PROCESS_LEN as u64 + 1),
     Constant::number("VALUE_LEN", VALUE_LEN),
     Constant::argument("VALUE_END", VALUE_LEN - 1),
@@ -86,13 +87,13 @@ const SHARED: &[Constant] = &[
     Constant::text("HELD_CHANNEL", HELD_CHANNEL),
 ];
 
-/// The text of a script as its files have it, with the names of constants instead of their values.
+/// The text of a script in its files, which contains names of constants instead of their values.
 #[derive(Debug)]
 pub(crate) struct Source {
     text: &'static str,
-    /// The constants of its folder alone.
+    /// The constants that only the scripts in the same folder use.
     more: &'static [Constant],
-    /// The text with the values. It is made once in a process, because every new connection loads all scripts.
+    /// The text with the values. The text is created once in a process, because every new connection loads all scripts.
     injected: OnceLock<String>,
 }
 
@@ -101,7 +102,7 @@ impl Source {
         Self { text, more, injected: OnceLock::new() }
     }
 
-    /// Returns the text with the values of the constants, as a server loads it.
+    /// Returns the text with the values of the constants, which is sent to the server.
     pub(crate) fn text(&self) -> &str {
         self.injected.get_or_init(|| inject(self.text, self.more))
     }
@@ -120,7 +121,7 @@ fn inject(text: &str, more: &[Constant]) -> String {
     injected
 }
 
-/// Splits a text into words, each with the characters between it and the next word.
+/// Splits a text into words. Each word comes with the characters between it and the next word.
 fn words(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut rest = text;
@@ -133,7 +134,7 @@ fn words(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-// Needs `redlock`: the test reads all scripts, and the scripts of the voters use constants of that feature.
+// Needs the feature `redlock`: the test reads all scripts, and the scripts of the voters use its constants.
 #[cfg(all(test, feature = "redlock"))]
 mod tests {
     use std::collections::BTreeSet;
@@ -147,7 +148,7 @@ mod tests {
         SHARED.iter().chain(redlock::CONSTANTS)
     }
 
-    /// Collects every file below a folder that has the ending.
+    /// Collects every file with this extension in a folder and its subfolders.
     fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();
@@ -159,7 +160,7 @@ mod tests {
         }
     }
 
-    /// The scripts: file name, header, and the code without comments.
+    /// Returns the scripts: file name, header, and the code without comments.
     fn scripts() -> Vec<(String, String, String)> {
         let mut found = Vec::new();
         files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/backend"), "lua", &mut found);
@@ -174,7 +175,7 @@ mod tests {
         found.iter().map(parts).collect()
     }
 
-    /// Returns the words of some code that are in capitals, outside of quotation marks.
+    /// Returns the words in capitals in some code, outside of quotation marks.
     fn capitals(code: &str) -> BTreeSet<&str> {
         let bare = code.split('\'').step_by(2);
         let words = bare.flat_map(|part| words(part).map(|(word, _)| word));

@@ -1,5 +1,5 @@
 
--- Turns an exclusive lock of its owner into a shared one, and serves the readers at the head of the queue.
+-- Turns an exclusive lock into a shared one for its owner, and serves the readers at the head of the queue.
 --
 -- KEYS     1  the lock
 -- ARGV     1  owner token, 48 characters
@@ -9,7 +9,7 @@
 --          {0, now}            the lock is not this owner's
 --          with now = server time in us.
 --
--- Atomic because nobody may acquire the key exclusively in between.
+-- Atomic because no other claim may acquire the key exclusively in between.
 local now = server_time()
 local value, lease = ARGV[2], tonumber(ARGV[3])
 local lock = open(KEYS[1], now)
@@ -22,12 +22,12 @@ if not mine then
   return {0, now}
 end
 if lock.mode == 'x' then
-  -- The key changes its type, from a string to a sorted set: it must be deleted before the shared holder is added.
+  -- The type of the key changes from a string to a sorted set, so the key is deleted before the shared holder is added.
   lock:remove(mine)
   lock:put(value, 's', lease)
   lock:serve()
 else
-  -- A repeated request, because the first answer was lost.
+  -- This is a repeated request, because the first answer was lost.
   lock:extend(mine, lease)
 end
 return {1, now, lock:waiters()}

@@ -1,5 +1,5 @@
 
--- Makes the fencing token of a grant that came without one.
+-- Makes the fencing token of a grant that was made without one.
 --
 -- KEYS     the lock, or all locks of one grant
 -- ARGV     1  owner token, 48 characters
@@ -9,12 +9,12 @@
 --             other nodes of a Cluster; "0": none
 --          5  the stored value, if the grant is not exclusive or may no longer be; otherwise absent
 -- Returns  {1, now, fence}   the lock is this owner's; fence: larger than the last token of each key
---          {0, now}          nobody has the lock
---          {-1, now}         somebody else has it
+--          {0, now}          no owner has the lock
+--          {-1, now}         another owner has it
 --          with now = server time in us.
 --
--- Atomic because the token must be made while the lock is provably this owner's, and because two requests must never
--- read the same last token. The server's time is the lower bound: it keeps the tokens growing when the last one is
+-- Atomic because the token must be made while this owner certainly holds the lock, and because two requests must never
+-- read the same last token. A token is at least the server's time. So the tokens keep growing even if the last one is
 -- gone, after FLUSHALL, a failover or a restart without data.
 local now = server_time()
 local own = tonumber(ARGV[4])
@@ -32,7 +32,7 @@ for i, key in ipairs(KEYS) do
   if wrong then
     return wrong
   end
-  -- A repeated request: every key has the same token of this holder, and the answer is that token.
+  -- A repeated request: if every key has the same token of this holder, that token is the answer.
   if i == 1 then
     same = of == ARGV[3] and last > own and last or nil
   elseif of ~= ARGV[3] or last ~= same then
@@ -43,8 +43,8 @@ for i, key in ipairs(KEYS) do
   fence = math.max(fence, last + 1)
 end
 if raised then
-  -- Each key already has a token of this holder, at most `own`. The answer is the least token above `own`, so that the
-  -- keys of the grant on other nodes get the same token.
+  -- Each key already has a token of this holder, at most `own`. The answer is the smallest token above `own`, so that
+  -- the keys of the grant on other nodes get the same token.
   fence = own + 1
 end
 fence = same or fence

@@ -1,12 +1,12 @@
--- Releases one grant of any holder on the order of an operator, and serves the next waiter.
+-- Releases one grant of any holder when an operator requests it, and serves the next waiter.
 --
 -- KEYS     1  the lock
 -- ARGV     1  the id of the grant, as list.lua reports it
 -- Returns  1 released, 0 the grant no longer exists
 -- Constants  HELD_CHANNEL, PROCESS_LEN, TOKEN_LEN: see lib.lua
 --
--- Atomic because a holder that acquired the key meanwhile must not lose it, and because the key must pass to the next
--- waiter before anybody else can see it free.
+-- Atomic because a holder that acquired the key meanwhile must not lose it, and because the next waiter must get the
+-- key before another client can see it free.
 local text, id = peek(KEYS[1])
 if text and id ~= ARGV[1] then
   return 0
@@ -39,7 +39,7 @@ end
 lock:remove(value)
 lock:serve()
 -- If the message is lost, the holder learns of the loss at its next renewal. The preamble of a Cluster does not replace
--- `redis.call`, so PUBLISH reaches all nodes: a holder may be subscribed at any of them.
+-- `redis.call`. So PUBLISH reaches all nodes, because a holder may be subscribed on any of them.
 local token = string.match(value, '^(%x+)')
 if token and #token == TOKEN_LEN then
   pcall(redis.call, 'PUBLISH', HELD_CHANNEL .. string.sub(token, 1, PROCESS_LEN), 'forced ' .. token)

@@ -1,6 +1,6 @@
 
--- Records the heartbeat of a waiter. Serves the queue if the lock is free, so that a heartbeat also finds what no
--- message reported: a lease that ran out, a key that a client of another language deleted, a message that was lost.
+-- Records the heartbeat of a waiter. Serves the queue if the lock is free. So a heartbeat also detects changes without
+-- a message: an expired lease, a key that a client of another language deleted, or a lost message.
 --
 -- KEYS     1  the lock
 -- ARGV     1  owner token, 48 characters
@@ -12,9 +12,10 @@
 --          {-1, now}                                      the owner has no queue entry, and must not be used again
 --          with now = server time in us.
 --
--- Atomic because the lock must not be served to another waiter between the check of the entry and the new deadline. The
--- deadline is written before the queue is served: otherwise, a paused waiter would drop itself. Dead neighbours in the
--- queue are dropped. The value of an exclusive holder is marked, so that its release serves the queue.
+-- Atomic because the lock must not be granted to another waiter between the check of the entry and the new deadline.
+-- The deadline is written before the queue is served: otherwise a waiter that was paused would be dropped by its own
+-- heartbeat. Dead neighbours in the queue are dropped. The value of an exclusive holder is marked, so that its release
+-- serves the queue.
 local now = server_time()
 local token, value, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local lock = open(KEYS[1], now)
@@ -41,7 +42,7 @@ end
 if won then
   return {1, now, lock:waiters()}
 end
--- The holder may have taken the key by a plain SET while this owner waited, or a failover may have lost the mark.
+-- The holder may have acquired the key with a plain SET while this owner waited, or a failover may have lost the mark.
 lock:contend(false)
 lock:tidy(token)
 return lock:held(token, ARGV[4], more)

@@ -11,7 +11,7 @@
 --          {-2, now, mode}         the key is in use as a lock
 --          with now = server time in us.
 --
--- Atomic because a count must reach zero once, and the step that brings it there must notify the waiters.
+-- Atomic because a count must reach zero only once, and the step that reaches zero must notify the waiters.
 -- `{key}:l` is a hash: process -> the end of its subscription, server time in ms.
 local now = server_time()
 local key, step, lease, who = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
@@ -35,7 +35,7 @@ if not lock.mode then
   redis.call('DEL', ears)
 end
 
--- The hash has two fields, `count` and `set`, beside one for each token that counted.
+-- The hash has the fields `count` and `set`, and one field for each token that counted.
 local function left()
   return math.max(tonumber(redis.call('HGET', key, 'count')) + 2 - redis.call('HLEN', key), 0)
 end

@@ -1,19 +1,19 @@
 -- The library of the scripts: holders, waiters and the order of service. Its text is placed before the part of a script
--- that needs it. The parts for a free lock come earlier and run without defining these functions.
+-- that needs it. The parts for a free lock come earlier, so they run without defining these functions.
 --
--- The library derives the names of the helper keys from the key of the lock, which is cheaper than sending them. On a
--- Cluster the client sends them as well. If the key has a hash tag, the names begin with that tag, so that all keys
--- share a slot: `{tag}{..{tag}..}:q`.
+-- The library derives the names of the helper keys from the key of the lock. Deriving the names is cheaper than sending
+-- them. On a Cluster, the client also sends the names. If the key has a hash tag, the names begin with that tag, so
+-- that all keys are in one slot: `{tag}{..{tag}..}:q`.
 --
 -- `{key}:q`  sorted set: owner token of a waiter -> ticket, the order of arrival
 -- `{key}:w`  hash: owner token of a waiter -> `<deadline ms> <ttl ms> <mode> <owner record>`; a waiter is dead once its
 --            deadline has passed
 -- `{key}:f`  string: `<last fencing token> <its holder>`
--- The byte after the token of an exclusive holder is a space, or the mark once a claim is queued. A release reads the
--- queue only if it finds the mark. A mark whose waiters have left costs one needless read.
--- Modes are written `x` (exclusive), `s` (shared), `p<of>` (one permit of that number). A claim may ask for several
--- permits at once, `p<of>x<n>`; the holders then have the mode `p<of>`. Such a grant has n members: its value, and
--- `<value> +2` to `<value> +<n>`. They are added and removed, and expire, together: each member is one permit.
+-- The byte after the token of an exclusive holder is a space. If a claim is queued, the byte becomes the mark. A
+-- release reads the queue only if it finds the mark. If all waiters have left, the mark costs one needless read.
+-- Modes are written `x` (exclusive), `s` (shared), `p<of>` (one permit of that number). A claim may request several
+-- permits at once, `p<of>x<n>`. The holders then have the mode `p<of>`. Such a grant has n members: its value, and
+-- `<value> +2` to `<value> +<n>`. Each member is one permit. The members are added, removed and expire together.
 --
 -- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, HANDOFF_LEN, VALUE_LEN, VALUE_END, MARK, MARK_AT, WAITER_LEASE,
 --            QUEUE_TTL: the names are replaced by values before a script is loaded, see constants.rs; lengths are in
@@ -36,8 +36,8 @@ local function names_of(key)
   return names
 end
 
--- Publishes a message to the process of an owner. A message is a hint: a server or an access rule that refuses it must
--- not fail the script, hence `pcall`.
+-- Publishes a message to the process of an owner. A message is only a hint. If a server or an access rule refuses the
+-- message, the script must not fail, so the function uses `pcall`.
 local function tell(owner, message)
   redis.pcall('PUBLISH', CHANNEL .. string.sub(owner, 1, PROCESS_LEN), message)
 end
@@ -55,14 +55,14 @@ local function last_fence(key)
   return tonumber(number), of
 end
 
--- Stores the last fencing token of a key. `%.0f`, because Lua's own conversion keeps 14 digits and these numbers have
--- 16.
+-- Stores the last fencing token of a key. Uses `%.0f`, because Lua's own conversion keeps 14 digits and these numbers
+-- have 16.
 local function store_fence(key, number, of, ttl)
   redis.call('SET', names_of(key) .. 'f', string.format('%.0f', number) .. ' ' .. of, 'PX', ttl)
 end
 
 -- Raises the last fencing token to `number`, which the holder's process made, and remembers it for `ttl` ms from now.
--- Errors are ignored: unless the clock of the server is set back, the tokens grow without this record.
+-- Errors are ignored: the tokens grow without this record if the server's clock is not set back.
 local function raise_fence(key, number, ttl)
   local ok, last, _, bad = pcall(last_fence, key)
   if not ok or bad then
@@ -75,13 +75,13 @@ local function raise_fence(key, number, ttl)
   end
 end
 
--- Returns whether a command failed because the key has data of another type. Any other failure, such as a right that the
--- user lacks, says nothing about the key, and must not pass for an answer.
+-- Returns whether a command failed because the key has data of another type. Any other failure, such as a missing
+-- right, does not depend on the key, and must not count as an answer.
 local function is_other_type(failed)
   return string.find(failed.err, 'WRONGTYPE', 1, true)
 end
 
--- Returns the error for a key with data of another kind; `bad` is the error of the server. A lock of Redisson is a hash
+-- Returns the error for a key with data of another kind. `bad` is the error of the server. A lock of Redisson is a hash
 -- with a field for each thread of a client.
 local function strange(key, bad)
   local size = redis.pcall('HLEN', key)
@@ -95,8 +95,8 @@ local function strange(key, bad)
   return bad
 end
 
--- Returns a stored value as its owner wrote it, without the mark: the public id of a grant must not change when
--- somebody begins to wait.
+-- Returns a stored value in the form that its owner wrote, without the mark: the public id of a grant must not change
+-- when a claim begins to wait.
 local function unmarked(value)
   local _, at = string.find(value, '^[0-9a-f]+' .. MARK)
   if at == TOKEN_LEN + 1 then
@@ -105,14 +105,15 @@ local function unmarked(value)
   return value
 end
 
--- Returns the string at a key, without the mark, and its public id: the SHA-1 of that string without ` granted=..`,
--- which a downgrade drops. If the string is too long for a lock, only its beginning is read, and the id is the SHA-1 of
--- the length and that beginning. If the key holds no string, returns nil and whether it holds other data.
+-- Returns the string at a key without the mark, and the public id of its grant. The id is the SHA-1 of that string
+-- without ` granted=..`, because a downgrade drops that part. If the string is too long for a lock, reads only its
+-- beginning, and the id is the SHA-1 of the length and that beginning. If the key has no string, returns nil, and
+-- whether the key has other data.
 local function peek(key)
   local length = redis.pcall('STRLEN', key)
   if type(length) ~= 'number' then
     if not is_other_type(length) then
-      -- Raises the error again: a key that the server does not let us read must not pass for a free lock.
+      -- Raises the error again: a key that the user may not read must not count as a free lock.
       redis.call('STRLEN', key)
     end
     return nil, true
@@ -129,8 +130,8 @@ local function peek(key)
   return value, redis.sha1hex((string.gsub(value, ' granted=%d+', '')))
 end
 
--- Runs a command on a queue. Returns nil, as for an empty queue, if the key of the queue holds other data: such data
--- must not keep anybody from releasing or listing a lock. A claim that queues gets the error from `join`.
+-- Runs a command on a queue. If the key of the queue has other data, returns nil as for an empty queue: such data must
+-- not prevent the release or the listing of a lock. A claim that queues gets the error from `join`.
 local function on_queue(...)
   local answer = redis.pcall(...)
   if type(answer) == 'table' and answer.err then
@@ -142,27 +143,28 @@ local function on_queue(...)
   return answer
 end
 
--- The number of waiters that one pass over a queue looks at, so that a script never keeps the server for long.
+-- The number of waiters that one pass over a queue examines, so that a script never occupies the server for long.
 local LIMIT = 100
 
--- The operations on one lock. Defined once for all locks of a script, because defining them costs as much as a command.
+-- The operations on one lock. The operations are defined once for all locks of a script, because defining them costs as
+-- much as a command.
 local Lock = {}
 Lock.__index = Lock
 
--- Returns a lock at the time `now` (us). `look` sets its `mode` (nil: free; `latch`: a latch instead of a lock), the
--- `value` of an exclusive holder and the `count` of shared holders or permits.
+-- Returns a lock at the time `now` (us). `look` sets three fields of the lock: its `mode` (nil: free; `latch`: a latch
+-- instead of a lock), the `value` of an exclusive holder, and the `count` of shared holders or permits.
 local function open(key, now)
   local names = names_of(key)
   local lock = {key = key, queue = names .. 'q', waiting = names .. 'w', now = now, ms = math.floor(now / 1000)}
   return setmetatable(lock, Lock)
 end
 
--- Reads the holders, and drops the shared holders whose own lease has expired: other holders may have kept the key
--- alive. Returns an error when the key holds other data.
+-- Reads the holders. Drops shared holders with an expired lease, which may remain because other holders keep the key
+-- alive. Returns an error if the key has other data.
 function Lock.look(lock)
   local held = redis.pcall('GETRANGE', lock.key, '0', VALUE_END)
   if type(held) ~= 'table' then
-    -- A missing key reads like an empty string, and an empty string at the key is a lock of somebody else.
+    -- A missing key and an empty string read the same. An empty string at the key is a lock of another program.
     if held ~= '' or redis.call('EXISTS', lock.key) == 1 then
       lock.mode, lock.value = 'x', held
     end
@@ -189,8 +191,8 @@ function Lock.look(lock)
     end
     lock.mode = 'p' .. of
   end
-  -- Writes only if a holder has expired. A needless first write would hide that the server is out of memory: once a
-  -- script has written, the server refuses none of its later writes.
+  -- Writes only if a holder has expired. A needless first write would hide a lack of memory: after a script's first
+  -- write, the server refuses none of its later writes.
   if tonumber(redis.call('ZRANGE', lock.key, '0', '0', 'WITHSCORES')[2]) <= lock.ms then
     redis.call('ZREMRANGEBYSCORE', lock.key, '-inf', lock.ms)
   end
@@ -199,8 +201,8 @@ function Lock.look(lock)
   return nil
 end
 
--- Same as `look`, for a script that releases. Returns whether the key has data of another program, and any other error.
--- The script must return such an error, so that the caller retries.
+-- Does the same as `look`, for a script that releases. Returns whether the key has data of another program, and any
+-- other error. The script must return such an error, so that the caller retries.
 function Lock.foreign(lock)
   local bad = lock:look()
   if bad and not is_other_type(bad) then
@@ -209,7 +211,7 @@ function Lock.foreign(lock)
   return bad ~= nil, nil
 end
 
--- Deletes the key once its last shared holder is gone: the marker of the mode alone must not keep it.
+-- Deletes the key when its last shared holder is gone. The entry that marks the mode must not keep the key alive.
 function Lock.ended(lock)
   if lock.count == 0 then
     redis.call('DEL', lock.key)
@@ -218,8 +220,8 @@ function Lock.ended(lock)
 end
 
 -- Returns the stored value of this owner if it is a holder. `value` is the whole value, which is needed to find the
--- owner among several holders. An exclusive owner passes it too once it has requested a downgrade: the answer may have
--- been lost.
+-- owner among several holders. An exclusive owner also passes `value` after it has requested a downgrade, because the
+-- answer may have been lost.
 function Lock.mine(lock, token, value)
   if not lock.mode or lock.mode == 'latch' then
     return nil
@@ -230,14 +232,14 @@ function Lock.mine(lock, token, value)
   return value and redis.call('ZSCORE', lock.key, value) and value or nil
 end
 
--- Returns the mode of the holders that a claim of this mode would join, and how many permits it takes.
+-- Returns the mode of the holders that a claim of this mode would join, and the number of permits that the claim needs.
 local function parts(mode)
   local base, permits = string.match(mode, '^(p%d+)x(%d+)$')
   return base or mode, tonumber(permits or 1)
 end
 
--- Calls `each` with the second and every further member of a grant, until `each` returns false because there is no such
--- member. Returns the number of members, the first one included.
+-- Calls `each` with the second and every further member of a grant, until `each` returns false because the member does
+-- not exist. Returns the number of members, including the first one.
 function Lock.members(lock, member, each)
   local count = 1
   while #lock.mode > 1 and each(member .. ' +' .. (count + 1)) do
@@ -246,7 +248,7 @@ function Lock.members(lock, member, each)
   return count
 end
 
--- Returns whether the owner released the lock and keeps the key taken: see keep.lua.
+-- Returns whether the owner has released the lock and keeps the key taken: see keep.lua.
 function Lock.kept(lock, token, value)
   local mark = ' kept=' .. token
   if lock.mode == 'x' then
@@ -276,7 +278,7 @@ function Lock.extend(lock, member, lease)
     return
   end
   local till = lock.ms + 1 + lease
-  -- PEXPIRE comes first: it needs no memory, and a ZADD after it is not refused for lack of memory.
+  -- PEXPIRE comes first: it needs no memory, and after it the server does not refuse the ZADD for lack of memory.
   redis.call('PEXPIRE', lock.key, math.max(left, lease + 2))
   if tonumber(redis.call('ZSCORE', lock.key, member)) < till then
     redis.call('ZADD', lock.key, 'XX', till, member)
@@ -298,7 +300,7 @@ function Lock.remove(lock, member)
   end
 end
 
--- Removes the members of a grant from the set. Returns their number.
+-- Removes the members of a grant from the set, and returns their number.
 function Lock.take_out(lock, member)
   redis.call('ZREM', lock.key, member)
   local permits = lock:members(member, function(more)
@@ -308,8 +310,8 @@ function Lock.take_out(lock, member)
   return permits
 end
 
--- Sets the key to expire when the longest lease of its holders ends, 2 ms later because their scores were rounded up.
--- The key must not expire earlier: only its existence keeps clients of other languages out.
+-- Sets the key to expire 2 ms after the longest lease of its holders, because their scores were rounded up. The key
+-- must not expire earlier: clients of other languages are kept out only by its existence.
 function Lock.shrink(lock)
   if lock.mode and lock.mode ~= 'x' then
     local longest = tonumber(redis.call('ZRANGE', lock.key, '-2', '-2', 'WITHSCORES')[2])
@@ -317,7 +319,7 @@ function Lock.shrink(lock)
   end
 end
 
--- Returns whether a claim of this mode can be granted beside the holders.
+-- Returns whether a claim of this mode can be granted along with the present holders.
 function Lock.fits(lock, mode)
   if not lock.mode then
     return true
@@ -329,12 +331,12 @@ function Lock.fits(lock, mode)
   return mode == 's' or lock.count + permits <= tonumber(string.sub(base, 2))
 end
 
--- Returns whether the mode of a claim is incompatible with that of the holders, so that waiting would not help.
+-- Returns whether the mode of a claim is incompatible with the mode of the holders, so that waiting would not help.
 function Lock.clashes(lock, mode)
   return lock.mode and lock.mode ~= parts(mode) and (#lock.mode > 1 or #mode > 1)
 end
 
--- Adds `value` to the holders. The caller has checked that it fits.
+-- Adds `value` to the holders. The caller has checked that the claim fits.
 function Lock.put(lock, value, mode, lease)
   if mode == 'x' then
     redis.call('SET', lock.key, value, 'PX', lease)
@@ -349,7 +351,7 @@ function Lock.put(lock, value, mode, lease)
   end
   local till = lock.ms + 1 + lease
   redis.call('ZADD', lock.key, till, value)
-  -- Never refused for lack of memory: the server allows every write of a script that has written once.
+  -- Never refused for lack of memory: after a script's first write, the server allows all its writes.
   for number = 2, permits do
     redis.call('ZADD', lock.key, till, value .. ' +' .. number)
   end
@@ -363,13 +365,13 @@ function Lock.queued(lock)
   return redis.call('EXISTS', lock.queue) == 1
 end
 
--- Returns the number of waiters, dead ones included.
+-- Returns the number of waiters, including dead ones.
 function Lock.waiters(lock)
   return on_queue('HLEN', lock.waiting) or 0
 end
 
 -- Drops the waiters between the positions `first` and `last` whose deadline has passed, and returns their number. If
--- the lock is free, `serve` passes over dead waiters anyway; while it is held, they would be counted as waiters.
+-- the lock is free, `serve` drops dead waiters anyway. If the lock is held, they would be counted as waiters.
 function Lock.sweep(lock, first, last)
   local tokens = redis.call('ZRANGE', lock.queue, first, last)
   if #tokens == 0 then
@@ -389,8 +391,8 @@ function Lock.sweep(lock, first, last)
   return #dead
 end
 
--- Returns the number of living waiters, for a claim that is not queued. If the head is alive, checks no other waiter:
--- each heartbeat of a living waiter drops its dead neighbours.
+-- Returns the number of living waiters, for a claim that is not queued. If the first waiter is alive, no other waiter
+-- is checked, because each heartbeat of a living waiter drops its dead neighbours.
 function Lock.living(lock)
   local others = lock:waiters()
   if others > 0 and lock:sweep(0, 0) > 0 then
@@ -404,8 +406,9 @@ function Lock.living(lock)
   return others
 end
 
--- Drops the dead neighbours of a waiter that has just sent a heartbeat. While any waiter lives, its heartbeats drop all
--- dead ones in time, the nearest first. If no waiter lives, the head is dead, and `living` drops them.
+-- Drops the dead neighbours of a waiter that has just sent a heartbeat. As long as one waiter lives, its heartbeats
+-- drop all dead waiters in time, starting with the nearest. If no waiter lives, the first waiter is dead, and `living`
+-- drops them all.
 function Lock.tidy(lock, token)
   local place = redis.call('ZRANK', lock.queue, token)
   if place and lock:sweep(math.max(place - 1, 0), place + 1) > 0 then
@@ -413,13 +416,13 @@ function Lock.tidy(lock, token)
   end
 end
 
--- Returns whether the owner is queued. Only an entry in both keys counts.
+-- Returns whether the owner is queued. The owner must have an entry in both keys.
 function Lock.waits(lock, token)
   return redis.call('ZSCORE', lock.queue, token) and redis.call('HEXISTS', lock.waiting, token) == 1
 end
 
--- Removes the owner's queue entry, and returns whether there was one. Removes it from both keys, so that the owner can
--- never be served later.
+-- Removes the owner's queue entry from both keys, so that the owner is never served later. Returns whether there was an
+-- entry.
 function Lock.leave(lock, token)
   local queued = on_queue('ZREM', lock.queue, token) or 0
   return queued + (on_queue('HDEL', lock.waiting, token) or 0) > 0
@@ -429,13 +432,14 @@ end
 function Lock.note(lock, token, value, mode, ttl)
   local till = string.format('%.0f', lock.ms + 1 + math.min(ttl, WAITER_LEASE))
   local record = string.sub(value, TOKEN_LEN + 2)
-  -- The value is that of a claim that may be granted at once, and now it waits.
+  -- The value may contain a time of the grant, because the claim might have been granted at once. A waiter has no such
+  -- time.
   local at = string.find(record, ' granted=', 1, true)
   record = at and string.sub(record, 1, at - 1) or record
   redis.call('HSET', lock.waiting, token, till .. ' ' .. ttl .. ' ' .. mode .. ' ' .. record)
 end
 
--- Prolongs both keys of the queue alike: without one of them, the other would name waiters that are not queued.
+-- Extends both keys of the queue equally: if one of them expired, the other would name waiters that are not queued.
 function Lock.prolong(lock)
   redis.call('PEXPIRE', lock.queue, QUEUE_TTL)
   redis.call('PEXPIRE', lock.waiting, QUEUE_TTL)
@@ -447,8 +451,8 @@ function Lock.stay(lock, token, value, mode, ttl)
   lock:prolong()
 end
 
--- Queues a claim behind all others, even if the clock was set back. `others` is the number of waiters. If a key of the
--- queue has another type, the read or the first write fails, so that no incomplete entry is left.
+-- Queues a claim after all others, even if the clock was set back. `others` is the number of waiters. If a key of the
+-- queue has another type, the read or the first write fails, so that no incomplete entry remains.
 function Lock.join(lock, token, value, mode, ttl, others)
   local last = redis.call('ZREVRANGE', lock.queue, '0', '0', 'WITHSCORES')[2]
   local ticket = last and math.max(tonumber(last) + 1, lock.now) or lock.now
@@ -458,9 +462,10 @@ function Lock.join(lock, token, value, mode, ttl, others)
   lock:contend(others == 0)
 end
 
--- Notifies an exclusive holder of this library that a claim is queued. The mark makes its release serve the queue, and
--- the message makes its process end the local hand-offs. `first`: the claim is the only one; then the message is sent
--- although the mark is set: the process may have forgotten earlier waiters. A value of another library is left alone.
+-- Notifies an exclusive holder of this library that a claim is queued. Because of the mark, its release serves the
+-- queue. Because of the message, its process ends the local hand-offs. `first` means that the claim is the only one.
+-- Then the message is sent even if the mark is set, because the process may have forgotten earlier waiters. A value of
+-- another library is not changed.
 function Lock.contend(lock, first)
   if lock.mode ~= 'x' then
     return
@@ -474,16 +479,16 @@ function Lock.contend(lock, first)
     if mark == ' ' then
       redis.call('SETRANGE', lock.key, MARK_AT, MARK)
     end
-    -- Only a process that hands its grants off (digit 0 here) reacts to this message.
+    -- Only a process with local hand-offs (digit 0 here) reacts to this message.
     if string.sub(lock.value, HANDOFF_LEN, HANDOFF_LEN) == '0' then
       tell(lock.value, 'contended ' .. lock.key)
     end
   end
 end
 
--- Serves the waiters at the head of the queue that fit beside the holders, and drops the dead ones among them. Returns
--- whether `me` was served (for `lease`, and without a message, because it gets the answer), whether a waiter is left
--- that goes before any newcomer, and whether the function stopped at LIMIT with the queue not served to its end.
+-- Serves the waiters at the head of the queue that fit along with the holders, and drops dead ones among them. Returns
+-- three values: whether `me` was served; whether a waiter remains that precedes any new claim; and whether the function
+-- stopped at LIMIT before the end. `me` is served for `lease`, and without a message, because it gets the answer.
 function Lock.serve(lock, me, lease)
   local won, done = false, 0
   while done < LIMIT do
@@ -497,7 +502,7 @@ function Lock.serve(lock, me, lease)
       till, ttl, mode, record = string.match(entry, '^(%d+) (%d+) (%w+) (.*)$')
     end
     local alive = till and tonumber(till) >= lock.ms
-    -- No waiter is served before the head, even if it would fit: readers would keep a writer waiting for ever.
+    -- No waiter is served before the first one, even if it fits: otherwise readers would keep a writer waiting forever.
     if alive and not lock:fits(mode) then
       return won, true, false
     end
@@ -505,18 +510,19 @@ function Lock.serve(lock, me, lease)
     done = done + 1
     if alive then
       local others = lock:waiters()
-      -- An exclusive holder starts marked while others wait.
+      -- If others wait, an exclusive holder starts with the mark.
       local value = head .. (mode == 'x' and others > 0 and MARK or ' ') .. record
       if mode == 'x' then
-        -- For operators. Not for other modes: such a holder is found by its whole value, which must not change.
+        -- For operators. A holder in another mode has no time, because it is found by its whole value, which must not
+        -- change.
         value = value .. ' granted=' .. string.format('%.0f', lock.ms)
       end
       if head == me then
         lock:put(value, mode, lease)
         won = true
       else
-        -- A short lease, so that a waiter that has died meanwhile blocks the key no longer than that. A renewal of the
-        -- waiter extends it to the whole ttl.
+        -- The lease is short: if the waiter has died meanwhile, it blocks the key for no longer than that. If the
+        -- waiter renews, its renewal extends the lease to the full ttl.
         lock:put(value, mode, math.min(tonumber(ttl), WAITER_LEASE))
         tell(head, 'granted ' .. head .. ' ' .. others)
       end
@@ -534,7 +540,7 @@ function Lock.held(lock, token, mode, more)
   elseif lock.mode == 'latch' then
     left = redis.call('PTTL', lock.key)
   elseif lock.mode then
-    -- A claim for a permit can be granted once the first permit expires. An exclusive claim, or a reader queued behind
+    -- A claim for a permit can be granted when the first permit expires. An exclusive claim, or a reader queued after
     -- one, waits for the end of the last reader's lease.
     local at = #lock.mode > 1 and 0 or -2
     local member = redis.call('ZRANGE', lock.key, at, at, 'WITHSCORES')

@@ -13,15 +13,15 @@
 --          was within about a second of the request. No answer has an owner token.
 -- Constants  TOKEN_LEN: see lib.lua
 --
--- Atomic because the holders and the waiters of a key must be those of one moment. Changes nothing. The keys may belong
--- to other programs, so the script reads no value whole that may be long, and stops when it has read enough.
+-- Atomic because the holders and the waiters of a key must be read at the same moment. Changes nothing. The keys may
+-- belong to other programs. So the script never reads a long value as a whole, and stops when it has read enough.
 local now = math.floor(server_time() / 1000)
 local zeros = string.rep('0', TOKEN_LEN)
--- The most holders and waiters that one script examines, and the most waiters in one queue. Dead waiters farther back
--- in that queue are counted as if they were alive.
+-- The maximum number of holders and waiters that one script examines, and of waiters in one queue. Dead waiters after
+-- that position in the queue are counted as alive.
 local ENOUGH, spent = 1000, 0
 
--- Returns the holder that a stored value describes; nil when the value is not one of this library.
+-- Returns the holder that a stored value describes, or nil if the value does not belong to this library.
 local function holder(value, id, left)
   local token, rest = string.match(value, '^(%x+) (.*)$')
   if not token or #token ~= TOKEN_LEN then
@@ -43,7 +43,7 @@ local function waiters(key)
     local entry = redis.call('HGET', names .. 'w', token)
     local till, mode, record = string.match(entry or '', '^(%d+) %d+ (%w+) (.*)$')
     if not till or tonumber(till) < now then
-      -- A dead waiter that has not been dropped yet.
+      -- A dead waiter that was not dropped yet.
       count = entry and count - 1 or count
     elseif #found < tonumber(ARGV[2]) then
       found[#found + 1] = {mode, record}
@@ -77,7 +77,7 @@ local function look(key)
   local members = redis.call('ZRANGE', key, live, '(+inf', 'BYSCORE', 'LIMIT', '0', tonumber(ARGV[3]), 'WITHSCORES')
   spent = spent + #members / 2
   for at = 1, #members, 2 do
-    -- The further permits of a grant are counted, and not listed.
+    -- The further permits of a grant are counted but not listed.
     if not string.find(members[at], ' %+%d+$') then
       holders[#holders + 1] = holder(members[at], redis.sha1hex(members[at]), tonumber(members[at + 1]) - now - 1)
     end
@@ -85,7 +85,7 @@ local function look(key)
   if #holders == 0 then
     return nil
   end
-  -- The members of the set without the marker of the mode and without the expired holders in front.
+  -- The number of set members without the entry that marks the mode and without the expired holders at the beginning.
   return of and 'p' .. of or 's', holders, redis.call('ZCARD', key) - redis.call('ZRANK', key, members[1]) - 1
 end
 

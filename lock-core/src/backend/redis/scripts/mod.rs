@@ -1,4 +1,4 @@
-//! The Lua scripts. Each is one atomic step, whose intermediate states no client may see.
+//! The Lua scripts. Each script is one atomic step: no client sees its intermediate states.
 
 pub(crate) mod constants;
 mod script;

@@ -1,5 +1,5 @@
--- Releases a lock if the owner holds it and serves the next waiter, or removes the owner's queue entry. The release is
--- half of the hot path, so if nobody waits, the script only compares and deletes.
+-- Releases a lock if the owner holds it, and serves the next waiter. If the owner waits, removes its queue entry. The
+-- release is half of the hot path. So if no claim waits, the script only compares and deletes.
 --
 -- KEYS     the lock, or all locks of one grant
 -- ARGV     1  owner token, 48 characters, and a space: the beginning of the stored value while it has no mark
@@ -8,14 +8,14 @@
 --          3  the stored value, if the grant is not exclusive or may no longer be; otherwise ""
 --          4  the last fencing token of this grant that its process made itself; "0": none
 --          5  how long to remember that token, in ms
--- Returns  1 released, 0 nobody holds it, -1 somebody else holds it; an owner whose queue entry was removed gets 0 or
+-- Returns  1 released, 0 no owner holds it, -1 another owner holds it; an owner whose queue entry was removed gets 0 or
 --          -1. For several locks the least of these
 -- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, MARK, MARK_AT, WAITER_LEASE, WAITER_LEASE_TEXT: see lib.lua
 --
--- Atomic because the lock may expire and be acquired by another owner between the read and DEL, and because it must
--- pass to the next waiter before anybody else can see it free.
+-- Atomic because the lock may expire and be acquired by another owner between the read and DEL, and because the next
+-- waiter must get the lock before another client can see it free.
 if not ARGV[2] then
-  -- `pcall`, because the rest of the script handles a key of another type.
+  -- Uses `pcall`, because the last part of the script handles a key of another type.
   local held = redis.pcall('GETRANGE', KEYS[1], '0', MARK_AT)
   if held == ARGV[1] then
     redis.call('DEL', KEYS[1])
@@ -23,12 +23,12 @@ if not ARGV[2] then
   end
   if held == string.sub(ARGV[1], 1, TOKEN_LEN) .. MARK then
     local call, names = redis.call, '{' .. KEYS[1] .. '}:'
-    -- Same as `names_of` in lib.lua.
+    -- The same as `names_of` in lib.lua.
     if string.find(KEYS[1], '}', 1, true) then
       names = (string.match(KEYS[1], '^[^{]*({[^}]+})') or '') .. names
     end
-    -- `pcall`, because a queue whose keys hold other data must not keep the owner from releasing. The rest of the
-    -- script handles such a queue, and frees the key before it raises any other error.
+    -- Uses `pcall`: if the keys of the queue have other data, the owner must still be able to release. The last part of
+    -- the script handles such a queue, and frees the key before it raises any other error.
     local first = redis.pcall('ZRANGE', names .. 'q', '0', '0')
     local head = first[1]
     if not head and not first.err then
@@ -36,8 +36,8 @@ if not ARGV[2] then
       call('DEL', KEYS[1])
       return 1
     end
-    -- The usual release with waiters: the head is alive and claims the key exclusively. Repeats `serve` of lib.lua,
-    -- because defining the library would double the cost.
+    -- The usual release with waiters: the first waiter is alive and requests the key exclusively. Repeats `serve` of
+    -- lib.lua, because defining the library would double the cost.
     local entry = head and redis.pcall('HGET', names .. 'w', head)
     if type(entry) == 'string' then
       if redis.replicate_commands then redis.replicate_commands() end
@@ -56,8 +56,8 @@ if not ARGV[2] then
         if ttl - WAITER_LEASE > 0 then
           ttl = WAITER_LEASE_TEXT
         end
-        -- SET comes first because it needs memory: if the server refuses it, nothing has changed yet, and the rest of
-        -- the script frees the key.
+        -- SET comes first because it needs memory: if the server refuses it, nothing has changed yet, and the last part
+        -- of the script frees the key.
         local given = redis.pcall('SET', KEYS[1], value, 'PX', ttl)
         if given.ok then
           call('ZREM', names .. 'q', head)

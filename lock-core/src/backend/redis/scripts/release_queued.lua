@@ -1,6 +1,6 @@
 
 -- The second part of release.lua: the queue needs more than one step, the mode is not exclusive, several keys are
--- released, or the lock is not this owner's.
+-- released, or this owner does not hold the lock.
 --
 -- Constants  TOKEN_LEN: see lib.lua
 local now = server_time()
@@ -25,12 +25,12 @@ local function free(key)
     return 1
   end
   if lock:leave(token) then
-    -- The waiters behind it may fit beside the holders now, for example readers behind a writer that left.
+    -- The waiters after this owner may fit along with the holders now, for example readers after a writer that left.
     local taken = not lock:fits(mode)
     lock:serve()
     return taken and -1 or 0
   end
-  -- The owner released this lock already and keeps the key taken; the first answer was lost.
+  -- The owner has already released this lock and keeps the key taken; the first answer was lost.
   if lock:kept(token, value) then
     return 1
   end

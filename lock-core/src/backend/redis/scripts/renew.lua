@@ -1,17 +1,17 @@
--- Extends the leases of locks, each only if its owner holds it, and never to a shorter lease.
+-- Extends the leases of locks. A lease is extended only if its owner holds the lock, and it is never shortened.
 --
--- KEYS     the locks, at most 100, so that one script never keeps the server for long
+-- KEYS     the locks, at most 100, so that one script never occupies the server for long
 -- ARGV     for each lock: owner token (48 characters), or the whole value if the grant may be shared; lease in ms
 --          then, for each lock with a fencing token: the lock's number; the last token that its process made itself,
 --          "0": none; how long to remember the last token from now, in ms
--- Returns  for each lock: 0 not this owner's; 1 + the number of waiters when renewed; or the text of the error of this
---          lock alone
+-- Returns  for each lock: 0 this owner does not hold it; 1 + the number of waiters when renewed; or the text of this
+--          lock's own error
 -- Constants  TOKEN_LEN, VALUE_END: see lib.lua
 --
--- Atomic because the lock may expire and be acquired by another owner between the read and PEXPIRE; the renewal would
+-- Atomic because the lock may expire and be acquired by another owner between the read and PEXPIRE. The renewal would
 -- then extend the lock of that owner.
 local answers, others = {}, nil
--- Redis 7 has this number, and a PEXPIRE with GT that never shortens. An older server must read the ttl first.
+-- Redis 7 defines this number, and its PEXPIRE with GT never shortens. On an older server, the ttl must be read first.
 local longer = redis.REDIS_VERSION_NUM
 for i, key in ipairs(KEYS) do
   local owner = ARGV[2 * i - 1]
@@ -21,16 +21,16 @@ for i, key in ipairs(KEYS) do
   local held = redis.pcall('GETRANGE', key, '0', VALUE_END)
   if type(held) == 'string' and held:find(token, 1, true) == 1 then
     local lease = ARGV[2 * i]
-    -- Always writes: see `extend` in lib.lua. GT answers 0 and writes nothing if the lease would not get longer.
+    -- Always writes: see `extend` in lib.lua. If the lease would not become longer, GT answers 0 and writes nothing.
     if not longer or redis.call('PEXPIRE', key, lease, 'GT') == 0 then
       redis.call('PEXPIRE', key, math.max(redis.call('PTTL', key), tonumber(lease)))
     end
-    -- Same as `names_of` in lib.lua.
+    -- The same as `names_of` in lib.lua.
     local names = '{' .. key .. '}:'
     if string.find(key, '}', 1, true) then
       names = (string.match(key, '^[^{]*({[^}]+})') or '') .. names
     end
-    -- A node that has already moved this helper key refuses the read. The renewal counts all the same.
+    -- If the helper key has already moved to another node, this node refuses the read. The renewal still counts.
     local waiting = redis.pcall('HLEN', names .. 'w')
     answers[i] = 1 + (type(waiting) == 'number' and waiting or 0)
   elseif type(held) == 'string' then

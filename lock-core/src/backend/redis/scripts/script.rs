@@ -1,4 +1,4 @@
-//! The scripts, and the SHA-1 by which the server knows them.
+//! The scripts, and the SHA-1 that identifies each of them on the server.
 
 use ::redis::{Cmd, Value};
 
@@ -23,8 +23,8 @@ pub(crate) enum Script {
     ForceRelease,
 }
 
-/// Joins a script and the library that it uses. A script with a hot path has several parts, with the library before the
-/// last one, because defining the functions of the library costs as much as a command.
+/// Joins a script and the library that it uses. A script with a hot path has several parts, and the library is before
+/// the last part: defining the functions of the library costs as much as a command.
 macro_rules! script {
     ($text:literal) => {
         Source::new(concat!(include_str!("lib.lua"), include_str!($text)), &[])
@@ -49,7 +49,7 @@ static SOURCES: [Source; Script::ALL.len()] = [
     script!("force_release.lua"),
 ];
 
-/// The text in front of the scripts on a node of a Cluster.
+/// The text before each script on a Cluster node.
 static CLUSTER: Source = Source::new(include_str!("cluster.lua"), &[]);
 
 impl Script {
@@ -72,8 +72,8 @@ impl Script {
         SOURCES[self as usize].text()
     }
 
-    /// Returns the text to place in front of the script on a node of a Cluster. A renewal has none and names only the
-    /// locks: while a slot moves, it cannot wait for the helper keys to arrive too.
+    /// Returns the text before the script on a Cluster node. A renewal has no such text and names only the locks: while
+    /// a slot is being moved, a renewal cannot wait until the helper keys have moved too.
     fn preamble(self, keyspace: Keyspace) -> &'static str {
         match (keyspace, self) {
             (Keyspace::Whole, _) | (Keyspace::Slots, Self::Renew) => "",
@@ -89,7 +89,7 @@ impl Script {
         command
     }
 
-    /// Returns the keys to name in a call on a node of a Cluster, for these locks: see `scripts/cluster.lua`.
+    /// Returns the keys that a call on a Cluster node must name for these locks: see `scripts/cluster.lua`.
     fn declared<'a>(self, locks: impl Iterator<Item = &'a str>) -> Vec<String> {
         if self == Self::Renew {
             return locks.map(str::to_owned).collect();
@@ -105,7 +105,7 @@ impl Script {
     }
 }
 
-/// The SHA-1 of every script, as the server returned it.
+/// The SHA-1 of every script, as returned by the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Scripts {
     names: [[u8; 40]; Script::ALL.len()],
@@ -127,7 +127,8 @@ impl Scripts {
         Ok(Self { names, keyspace })
     }
 
-    /// Returns `EVALSHA` of a script on these locks, with room for `args` more arguments of `bytes` bytes in all.
+    /// Returns `EVALSHA` of a script on these locks. Reserves space for `args` more arguments with `bytes` bytes in
+    /// all.
     pub(crate) fn call<'a>(
         &self,
         script: Script,
@@ -198,7 +199,7 @@ mod tests {
         assert!(Scripts::of_answers(&answers[..10], Keyspace::Whole).is_err());
     }
 
-    /// If the keys were in several slots, a Cluster would refuse the call, or the script would fail half-way.
+    /// If the keys were in several slots, a Cluster would refuse the call, or the script would fail midway.
     #[test]
     fn all_keys_of_a_call_are_in_one_slot() {
         let locks = ["order:42", "{order:42}", "x{order:42}y{z}"];

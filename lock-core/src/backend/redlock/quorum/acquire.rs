@@ -1,4 +1,4 @@
-//! One attempt: every node is asked at once, and a majority decides.
+//! One attempt: all nodes are asked at once, and a majority decides.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,15 +30,15 @@ struct Try<'a> {
 impl<B: Backend> Inner<B> {
     pub(super) async fn acquire(self: &Arc<Self>, claim: &Claim, ask: Ask) -> Result<Attempt> {
         self.supports(claim)?;
-        // Read before the first request leaves. All leases and the validity count from here, so that no node ends its
-        // lease before this process does, however long its request was on the way.
+        // Read before the first request is sent. All leases and the validity count from here. So no node ends its lease
+        // before this process does, even if a request was delayed.
         let sent = self.now();
         let tracked = self.ledger.track(claim.owner, sent, claim.ttl);
-        // Clears the mark of an earlier release of this owner. With that mark the ledger would not record this grant,
-        // and a late answer of a node would be released although the attempt has won.
+        // Clears the mark of an earlier release of this owner. With that mark, the ledger would not record this grant,
+        // and late grants of nodes would be released although the attempt has won.
         tracked.wants();
-        // An owner that already has the grant and asks again keeps it when the second attempt fails: the attempt may
-        // have asked for a mode that it cannot get.
+        // If the owner already has the grant and the repeated attempt fails, the owner keeps the grant. For example,
+        // the attempt may have requested a mode that it cannot get.
         let unwanted = if tracked.left(sent).is_some() { Disposition::Keep } else { Disposition::GiveBack };
         let open = RoundHandle::with_disposition(self.nodes.len(), unwanted);
         let attempt = Try { claim, sent, tracked, open };
@@ -57,37 +57,38 @@ impl<B: Backend> Inner<B> {
         }
     }
 
-    /// Starts a call for each node. The calls continue without their caller after the verdict, or if it is dropped.
+    /// Creates a call for each node. After the verdict, or if the caller is dropped, the calls continue without the
+    /// caller.
     fn ask_all(
         self: &Arc<Self>,
         attempt: &Try<'_>,
         ask: Ask,
     ) -> Fanout<impl Future<Output = ()> + Send + use<B>> {
-        // The calls outlive their caller, so they get a copy of the claim. Marks on the copy do not reach the caller's
-        // claim, which is marked below.
+        // The calls may outlive the caller, so they use a copy of the claim. Marks on the copy do not reach the
+        // caller's claim, which is marked below.
         let claim = Arc::new(attempt.claim.clone());
         let mut fanout = Fanout::with_capacity(self.nodes.len());
         for (number, node) in self.nodes.iter().enumerate() {
-            // One request waits there already: another would only lengthen the queue of the node.
+            // An earlier request is still waiting there. Another request would only make the node's queue longer.
             if node.is_stuck() {
                 let said = Reply::nothing("it does not answer, and an earlier request still waits for it");
                 let _ = attempt.open.put(number, said);
                 continue;
             }
-            // From here on a dropped attempt needs a clean-up.
+            // From here on, a dropped attempt needs a clean-up.
             attempt.claim.mark_sent();
             let (quorum, claim, round) = (Arc::clone(self), Arc::clone(&claim), attempt.open.share());
             let tracked = attempt.tracked.clone();
             let is_suspect = node.is_suspect();
             let alone = if is_suspect { Detached::from_the_beginning() } else { fanout.alone() };
             let limit = timing::patience(claim.ttl, self.node_timeout);
-            // An attempt that waited for this node without an answer counts the node's silence at once. Otherwise the
-            // silence would count only when the deadline of the call is over, and attempts that begin before that would
-            // wait for the node too.
+            // When an attempt has waited for this node in vain, the missing answer counts as a failure at once.
+            // Otherwise it would count only at the deadline of the call, and attempts that begin before that deadline
+            // would also wait for the node.
             let patience = Deadline { with_caller: true, ..self.patience(alone, attempt.sent, limit) };
             let call = async move {
-                // An earlier attempt of this owner, or its release, may be in progress there. It must end before this
-                // one begins.
+                // An earlier attempt of this owner, or a release of it, may be running on this node. It must end before
+                // this attempt begins there.
                 let slot = match tracked.free_slot(number) {
                     Some(slot) => Some(slot),
                     None => {
@@ -102,8 +103,8 @@ impl<B: Backend> Inner<B> {
                     let _ = round.put(number, said);
                 }
             };
-            // A suspect node is called by a task: other attempts skip the node until this call is answered, and the
-            // caller may stop polling without being dropped.
+            // A suspect node is called in a task. Other attempts skip the node until this call is answered, and the
+            // caller may stop polling without being dropped. A task runs on in that case.
             match is_suspect {
                 true => fanout.send_off(call),
                 false => fanout.add(call),
@@ -112,8 +113,8 @@ impl<B: Backend> Inner<B> {
         fanout
     }
 
-    /// Asks one node and handles its answer, however late it comes. The rare paths are boxed, because every attempt
-    /// stores a future like this for each node.
+    /// Asks one node and handles its answer, even a late one. The rare paths are boxed, because every attempt stores a
+    /// future like this one for each node.
     pub(super) async fn ask(
         &self,
         slot: Slot,
@@ -123,22 +124,22 @@ impl<B: Backend> Inner<B> {
         patience: &Deadline,
     ) {
         let number = slot.node;
-        // An earlier release without an answer may still arrive. After this request it would remove a vote that was
-        // counted.
+        // An earlier release without an answer may still arrive. If it arrives after this request, it removes a vote
+        // that was counted.
         if !slot.tracked.is_sure(number) {
             let said =
                 Reply::nothing("a release of this owner was not answered there, so its answers do not count");
             let _ = round.put(number, said);
             return;
         }
-        // The attempt failed while this call waited for its slot: nothing was sent, so there is nothing to release.
+        // The attempt failed while this call waited for its slot. Nothing was sent, so nothing must be released.
         if round.fate() == Some(Disposition::GiveBack) {
             return;
         }
         let node = &self.nodes[number];
-        // A call to a suspect node is counted while it lasts, so that other attempts do not queue there.
+        // A call to a suspect node is counted while it runs, so that other attempts do not queue there.
         let waiting = node.is_suspect().then(|| node.waits());
-        // Created in place: a moved copy of the call would make this future larger.
+        // Pinned in place, because moving the call would make this future larger.
         let mut call = std::pin::pin!(async { node.backend.acquire(claim, ask).await });
         let answer = match patience.with(call.as_mut()).await {
             Some(answer) => answer,
@@ -148,17 +149,17 @@ impl<B: Backend> Inner<B> {
             }
         };
         node.heard(&answer);
-        // This comes before the clean-up below: the node has answered, so the next attempt may ask it.
+        // Dropped before the clean-up below: the node has answered, so the next attempt may ask it.
         drop(waiting);
-        // After the verdict the round refuses the answer, and this call has to release an unwanted grant itself.
+        // After the verdict, the round refuses the answer. Then this call must release an unwanted grant itself.
         if let Err((fate, said)) = round.put(number, Reply { answer, slot: Some(slot) }) {
             Box::pin(self.settle(said, fate, claim)).await;
         }
     }
 
-    /// Waits for the answer of a node after the caller stopped waiting. The node may have granted the claim although
-    /// its answer is missing, so a release is sent before the answer: the key must not stay locked until the answer
-    /// arrives.
+    /// Waits for a node's answer after the caller has stopped waiting. The node may have granted the claim even if its
+    /// answer is missing. So a release is sent before the answer arrives: otherwise the key would stay locked until
+    /// then.
     async fn late(
         &self,
         mut call: Pin<&mut (impl Future<Output = Result<Attempt>> + Send)>,
@@ -167,26 +168,26 @@ impl<B: Backend> Inner<B> {
         round: &Round<Reply>,
     ) -> Result<Attempt> {
         let limit = timing::patience(claim.ttl, self.node_timeout);
-        // The answer may only be late, and it says whether there is anything to release.
+        // The answer may only be late, and it tells whether there is a grant to release.
         if let Ok(answer) = tokio::time::timeout(limit, &mut call).await {
             return answer;
         }
         if round.fate() == Some(Disposition::GiveBack) {
             self.clean(slot, claim).await;
         }
-        // The slot is held until the answer is there, so that no later attempt of this owner mixes with this one.
+        // Keeps the slot until the answer arrives, so that no later attempt of this owner overlaps with this one.
         let answer = tokio::time::timeout(claim.ttl.min(PATIENCE), call).await;
         answer.unwrap_or_else(|_| Err(silent("it did not answer at all")))
     }
 
-    /// Releases what one node granted, or may have granted, if the attempt failed or its owner has released the claim.
+    /// Releases a possible grant of one node, if the attempt failed or the owner has released the claim.
     pub(super) async fn settle(&self, said: Reply, fate: Disposition, claim: &Claim) {
         let taken = said.may_be_taken();
         let Some(slot) = said.slot else { return };
-        // `Keep` alone does not keep a grant: the owner may have released the claim while this request was on its way.
-        // That release reached the node before the request did, so no later release would undo the grant.
+        // Even with `Keep`, a grant may be unwanted: the owner may have released the claim while this request was being
+        // sent. That release reached the node before the request, so no later release would undo the grant.
         let unwanted = fate == Disposition::GiveBack || slot.tracked.is_returned();
-        // The release that waits for this slot frees the grant: it is sent even after giving up that wait.
+        // If a release waits for this slot, it frees the grant. It is sent even after its wait has timed out.
         if taken && unwanted && !slot.tracked.is_followed(slot.node) {
             self.clean(&slot, claim).await;
         }
@@ -196,7 +197,7 @@ impl<B: Backend> Inner<B> {
     /// release. Returns whether the node answered.
     async fn clean(&self, slot: &Slot, claim: &Claim) -> bool {
         let node = &self.nodes[slot.node];
-        // Noted before the release is sent. If no answer comes, the node no longer has a vote for this owner.
+        // Recorded before the release is sent. If no answer arrives, the node no longer has a vote for this owner.
         slot.tracked.releasing(slot.node);
         let limit = timing::patience(claim.ttl, self.node_timeout);
         match tokio::time::timeout(limit, node.backend.release(claim, None)).await {
@@ -211,8 +212,8 @@ impl<B: Backend> Inner<B> {
     fn tally(&self, answers: &[Option<Reply>], waiting: Waiting) -> Tally {
         let vote = |node: usize| answers[node].as_ref().map(Reply::vote);
         let said = |node: &usize| vote(*node).is_some_and(|vote| vote != Vote::Unavailable);
-        // Only answers that say yes or no make the majority after which the others are not waited for. An error says
-        // nothing about the key, and must not hide the node that decides.
+        // Only yes and no answers count towards the majority after which no other node is waited for. An error does not
+        // describe the key, and must not hide the node that decides.
         let over = waiting.is_over((0..answers.len()).filter(said).count(), answers.len());
         let skipped = self.skipped(|node| vote(node) == Some(Vote::Unavailable));
         let votes = (0..answers.len()).filter_map(|node| match vote(node) {
@@ -223,15 +224,15 @@ impl<B: Backend> Inner<B> {
         Tally::new(self.nodes.len(), votes)
     }
 
-    /// Completes an attempt that a majority granted. It still fails if the fencing token is missing, or if too little
-    /// of the lease is left.
+    /// Completes an attempt that a majority granted. The attempt still fails if the fencing token is missing, or if too
+    /// little of the lease is left.
     async fn won(self: &Arc<Self>, attempt: Try<'_>) -> Result<Attempt> {
         let given = attempt.open.look(grants);
-        // The shortest lease counts: with one node less there may be no majority.
+        // The shortest lease counts, because without its node there may be no majority.
         let lease = given.iter().map(|grant| grant.lease).min().unwrap_or(attempt.claim.ttl);
         let mut grant = Grant::new(attempt.sent, lease);
-        // Recorded before the token is requested: `spread` takes the rest of the lease from the ledger, because a
-        // request for a token must not extend it.
+        // Recorded before the token is requested: `spread` reads the remaining lease from the ledger, because a request
+        // for a token must not extend the lease.
         attempt.tracked.kept(attempt.sent, self.valid(attempt.sent, lease));
         if attempt.claim.fencing {
             let token = self.token_of(attempt.claim, &attempt.tracked, attempt.sent, &given);
@@ -243,7 +244,7 @@ impl<B: Backend> Inner<B> {
                 }
             }
         }
-        // Measured after the round for the token, which used up a part of the lease as well.
+        // Measured after the round for the token, which also used up a part of the lease.
         let elapsed = self.now().since(attempt.sent);
         let left = timing::validity(lease, self.drift(lease), elapsed);
         if timing::is_too_little(left, lease) {
@@ -254,7 +255,7 @@ impl<B: Backend> Inner<B> {
             );
             return Err(LockError::new(LockErrorKind::Unavailable, detail).with_key(&attempt.claim.key));
         }
-        // A late grant stays: it makes the majority larger, and the release reaches every node.
+        // Late grants are kept: they make the majority larger, and the release reaches every node.
         attempt.open.close(Disposition::Keep);
         Ok(Attempt::Granted(grant))
     }
@@ -294,14 +295,14 @@ impl<B: Backend> Inner<B> {
                 no_quorum(self.nodes.len(), what, failures).with_key(&attempt.claim.key)
             }
         };
-        // Without the mark the library repeats the release in the background. So the mark is set only if every possible
-        // grant was released, and the node said so.
+        // Without the mark, the library repeats the release in the background. So the mark is set only if every
+        // possible grant was released and its node confirmed the release.
         Err(if clean { error.nothing_taken() } else { error })
     }
 
-    /// Ends an attempt that failed. Grants are released before this returns, unless a node does not answer the release.
-    /// Possible grants and late ones are released in the background. Returns the answers of the nodes, and whether
-    /// nothing is left of the attempt for certain.
+    /// Ends an attempt that failed. Releases certain grants before this returns, if their nodes answer the release.
+    /// Releases possible and late grants in the background. Returns the answers of the nodes, and whether certainly
+    /// nothing remains of the attempt.
     async fn give_up(self: &Arc<Self>, attempt: &Try<'_>) -> (Vec<Option<Result<Attempt>>>, bool) {
         let claim = Arc::new(attempt.claim.clone());
         let fate = attempt.open.unwanted();
@@ -309,7 +310,7 @@ impl<B: Backend> Inner<B> {
         let (mut answers, mut cleaning) = (Vec::new(), Vec::new());
         let mut clean = counts && fate == Disposition::GiveBack;
         if fate == Disposition::GiveBack {
-            // The releases below may break up the majority, so the ledger must no longer vouch for the grant or its
+            // The releases below may break up the majority, so the ledger must no longer confirm the grant or its
             // token.
             attempt.tracked.loses();
         }
@@ -322,11 +323,11 @@ impl<B: Backend> Inner<B> {
             let said = Reply { answer, slot: None };
             if let Some(slot) = slot.filter(|_| fate == Disposition::GiveBack && said.may_be_taken()) {
                 let (quorum, claim) = (Arc::clone(self), Arc::clone(&claim));
-                // This is a task, because the caller may be dropped at the await below. It owns the slot, so no later
-                // request of this owner gets between the grant and its release.
+                // A task, because the caller may be dropped at the await below. The task owns the slot, so no later
+                // request of this owner comes between the grant and its release.
                 let release = tokio::spawn(async move { quorum.clean(&slot, &claim).await });
-                // Only certain grants are waited for. A node with an ambiguous answer is slow or gone, and so is the
-                // answer to its release.
+                // Only the releases of certain grants are waited for. A node with an ambiguous answer is slow or gone,
+                // so the answer to its release would be late too.
                 if said.vote() == Vote::Granted {
                     cleaning.push(release);
                 } else {
@@ -335,7 +336,7 @@ impl<B: Backend> Inner<B> {
             }
             answers.push(Some(said.answer));
         }
-        // The limit is at least the time that the nodes took to grant the claim.
+        // The limit is at least the time that the nodes needed to grant the claim.
         let Waits { node, .. } = timing::release(attempt.claim.ttl, self.node_timeout);
         let limit = node.max(self.now().since(attempt.sent));
         let cleaned = async {
@@ -345,18 +346,18 @@ impl<B: Backend> Inner<B> {
             }
             clean
         };
-        // The releases are tasks: they run concurrently, and a slow one continues after the limit.
+        // The releases are tasks: they run concurrently, and a slow release continues after the limit.
         clean &= tokio::time::timeout(limit, cleaned).await.unwrap_or(false);
         (answers, clean)
     }
 
-    /// Returns whether the answers of every node count for an owner. If not, the owner could wait for ever for a
-    /// majority of the others, or win with one node less to lose, so it is replaced by another owner.
+    /// Returns whether the answers of all nodes count for an owner. If not, the owner is replaced by a new one.
+    /// Otherwise it could wait forever for a majority of the other nodes, or win with a smaller margin for failures.
     fn all_count(&self, tracked: &Tracked) -> bool {
         (0..self.nodes.len()).all(|node| tracked.is_sure(node))
     }
 
-    /// Returns the fencing token of a grant, from the tokens that the nodes sent with it.
+    /// Returns the fencing token of a grant, computed from the tokens that the nodes sent with it.
     async fn token_of(
         self: &Arc<Self>,
         claim: &Claim,

@@ -1,4 +1,4 @@
-//! The answers of the nodes, and the one answer that the caller gets.
+//! The answers of the nodes, and the single answer that the caller receives.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::owner::OwnerRecord;
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) answer: Result<Attempt>,
-    /// The slot that is held until the answer is either counted or cleaned up; `None` if the node was not asked.
+    /// The slot, which is held until the answer is counted or cleaned up; `None` if the node was not asked.
     pub(super) slot: Option<Slot>,
 }
 
 impl Reply {
     /// Creates the answer for a node that was not asked.
     pub(super) fn nothing(why: &'static str) -> Self {
-        // This error is not ambiguous: no release is sent to a node that got no request.
+        // This error is not ambiguous: a node that received no request needs no release.
         let error = LockError::new(LockErrorKind::Unavailable, why).nothing_taken();
         Self { answer: Err(error), slot: None }
     }
@@ -29,19 +29,19 @@ impl Reply {
         match &self.answer {
             Ok(Attempt::Granted(_)) => Vote::Granted,
             Ok(Attempt::Held(_)) => Vote::Held,
-            // Such an error says nothing about the key. Counted as held, it would make a caller wait for a holder that
-            // may not exist.
+            // Such an error does not describe the key. If it counted as held, a caller could wait for a holder that may
+            // not exist.
             Err(error) if error.is_temporary() => Vote::Unavailable,
             Err(_) => Vote::Refused,
         }
     }
 
-    /// Returns whether the node has granted the claim, or may have.
+    /// Returns whether the node has granted the claim, or may have granted it.
     pub(super) fn may_be_taken(&self) -> bool {
         match &self.answer {
             Ok(Attempt::Granted(_)) => true,
             Ok(Attempt::Held(_)) => false,
-            // A request without an answer may have been executed, so its node is released like one that granted.
+            // A request without an answer may have been executed, so its node also gets a release.
             Err(error) => error.is_ambiguous(),
         }
     }
@@ -56,20 +56,23 @@ pub(super) fn grants(answers: &[Option<Reply>]) -> Vec<Grant> {
     answers.iter().flatten().filter_map(grant).collect()
 }
 
-/// Returns the largest token, and how many nodes gave it, if a majority of the nodes gave a token with the grant.
+/// Returns the largest token and the number of nodes that sent it, if a majority of the nodes sent a token with the
+/// grant.
 pub(super) fn largest_token(nodes: usize, grants: &[Grant]) -> Option<(FencingToken, usize)> {
     let tokens: Vec<_> = grants.iter().filter_map(|grant| grant.fence).collect();
-    // Fewer tokens than a majority prove nothing: the node that knows the token of the previous owner may not be among
+    // Fewer tokens than a majority prove nothing: the node that stores the previous owner's token may not be among
     // them.
     let largest = tokens.iter().copied().max().filter(|_| tokens.len() >= majority(nodes))?;
     Some((largest, tokens.iter().filter(|token| **token == largest).count()))
 }
 
-/// Merges the answers *held* into one answer for the caller; `granted` other nodes granted the claim.
+/// Merges the answers *held* into one answer for the caller. `granted` is the number of other nodes that granted the
+/// claim.
 ///
-/// - The holder is the owner that most nodes name; of equals, the first.
-/// - The remaining time ends when enough leases have expired to make a majority with the nodes that granted the claim.
-/// - The holder belongs to this manager if a majority says so, because a majority decides which owner has the key.
+/// - The holder is the owner that most nodes name. If several are equal, it is the first of them.
+/// - The remaining time ends when enough leases have expired: these nodes and those that granted the claim make a
+///   majority.
+/// - The holder belongs to this manager if a majority reports that, because a majority decides which owner has the key.
 pub(super) fn merge(nodes: usize, held: &[Held], granted: usize) -> Held {
     let mut remaining: Vec<Duration> = held.iter().filter_map(|held| held.remaining).collect();
     remaining.sort_unstable();
@@ -77,7 +80,7 @@ pub(super) fn merge(nodes: usize, held: &[Held], granted: usize) -> Held {
     let own = held.iter().filter(|held| held.own).count() >= majority(nodes);
     let waiters = held.iter().filter_map(|held| held.waiters).max();
     let holder = most_named(held);
-    // The key, and whether the lock is kept, come from the named holder's answer.
+    // The key, and whether the lock is kept, are from an answer that names this holder.
     let named = |one: &&Held| holder.is_some() && one.holder == holder;
     let (key, kept) = held.iter().find(named).map_or((None, false), |one| (one.key.clone(), one.kept));
     Held { remaining: remaining.get(missing).copied(), holder, waiters, own, key, kept, ..Held::default() }
@@ -87,15 +90,16 @@ fn most_named(held: &[Held]) -> Option<OwnerRecord> {
     let times =
         |record: &OwnerRecord| held.iter().filter(|held| held.holder.as_ref() == Some(record)).count();
     let records = held.iter().filter_map(|held| held.holder.as_ref());
-    // `max_by_key` takes the last of equals.
+    // Reversed, because `max_by_key` returns the last of equal elements.
     records.rev().max_by_key(|record| times(record)).cloned()
 }
 
-/// Returns the error of a call without a majority. Its text quotes every node that failed.
+/// Returns the error of a call without a majority. Its text quotes the error of every node that failed.
 pub(super) fn no_quorum(nodes: usize, what: &str, failures: Vec<(&str, Option<LockError>)>) -> LockError {
     let (failed, need) = (failures.len(), majority(nodes));
     let mut detail = format!("{failed} of {nodes} nodes did not {what}, {need} are needed");
-    // The time after which enough of the nodes that announced their return make a majority with the others.
+    // The time after which enough nodes are available again: those that announced their return, and the nodes that work
+    // now.
     let mut back: Vec<Duration> =
         failures.iter().filter_map(|(_, error)| error.as_ref()?.retry_after()).collect();
     back.sort_unstable();
@@ -133,7 +137,7 @@ mod tests {
         Held { remaining, holder, own, ..Held::default() }
     }
 
-    /// The same record on several nodes, as a holder leaves it.
+    /// Returns the same record on several nodes, as a holder creates it.
     fn on_nodes(nodes: usize, held: &Held) -> Vec<Held> {
         vec![held.clone(); nodes]
     }
@@ -142,7 +146,7 @@ mod tests {
     fn the_answer_is_about_the_holder_that_most_nodes_name() {
         let (a, b) = (held("a", 500, true), held("b", 300, false));
         let label = |merged: &Held| merged.holder.as_ref().and_then(OwnerRecord::label).map(str::to_owned);
-        // Nodes, held by a, held by b, granted; whose, how long, own.
+        // Columns: (nodes, held by a, held by b, granted), (holder, remaining time, own).
         let table = [
             ((3, 2, 1, 0), ("a", 500, true)),
             ((3, 1, 2, 0), ("b", 300, false)),
@@ -183,7 +187,7 @@ mod tests {
             let error = LockError::new(LockErrorKind::Unavailable, "quarantined");
             ("a", Some(error.with_retry_after((millis > 0).then(|| Duration::from_millis(millis)))))
         };
-        // Nodes, when the failed ones are back (0: unknown), when there is a majority.
+        // Columns: nodes, when the failed nodes return (0: unknown), when there is a majority.
         let table: &[(usize, &[u64], Option<u64>)] = &[
             (3, &[500, 300], Some(300)),
             (3, &[500, 300, 400], Some(400)),

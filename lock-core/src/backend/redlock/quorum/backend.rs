@@ -1,4 +1,4 @@
-//! The quorum, and the calls of the contract over its nodes.
+//! The quorum, and the `Backend` calls over its nodes.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -20,10 +20,10 @@ use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
-/// Several independent stores as one lock store: a claim is granted when more than half of them grant it. See the
+/// Several independent stores as one lock store: a claim is granted when more than half of the stores grant it. See the
 /// [module](super) for its guarantees.
 ///
-/// Clones share the nodes and the knowledge about them.
+/// Clones share the nodes and the recorded state of the nodes.
 ///
 /// # Examples
 /// ```
@@ -46,7 +46,7 @@ pub(super) struct Inner<B> {
     pub(super) nodes: Box<[Node<B>]>,
     pub(super) ledger: Arc<OwnerLedger>,
     pub(super) capability: Capability,
-    /// The node timeout that the builder was given.
+    /// The node timeout from the builder.
     pub(super) node_timeout: Option<Duration>,
     reports: Reports,
 }
@@ -61,19 +61,19 @@ impl<B: Backend> Quorum<B> {
 }
 
 impl<B> Quorum<B> {
-    /// Returns the nodes, in their order.
+    /// Returns the nodes in their order.
     #[must_use]
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = &B> {
         self.0.nodes.iter().map(|node| &node.backend)
     }
 
-    /// Returns how many nodes must grant a claim.
+    /// Returns the number of nodes that must grant a claim.
     #[must_use]
     pub fn majority(&self) -> usize {
         majority(self.0.nodes.len())
     }
 
-    /// Returns the names of the nodes that failed to answer several times in a row, and have not answered since.
+    /// Returns the names of the nodes that failed to answer several times in a row and have not answered since.
     #[must_use]
     pub fn unresponsive_nodes(&self) -> Vec<&str> {
         self.0.nodes.iter().filter(|node| node.is_suspect()).map(Node::name).collect()
@@ -99,21 +99,21 @@ fn of_all(each: &[Capability]) -> Capability {
     let embedded = all(|node| node.placement == Placement::Embedded);
     Capability {
         shared: all(|node| node.shared),
-        // Overlapping majorities admit one owner; they do not limit a number of owners. See `permits`.
+        // Overlapping majorities admit one owner. They cannot limit the number of owners: see `permits`.
         permits: each.len() == 1 && all(|node| node.permits),
         several: all(|node| node.several),
-        // A token comes from one node, whose clock may be ahead of all others. So tokens do not measure time, and no
-        // process may number its hand-offs itself: each hand-off asks the nodes.
+        // A token is made by one node, whose clock may be ahead of the other clocks. So tokens do not measure time, and
+        // a process must not number its hand-offs itself. Each hand-off requests a token from the nodes.
         fencing: if all(|node| node.fencing.gives_tokens()) { Fencing::Counter } else { Fencing::None },
         marks_sent: true,
-        // Grants of a node with sessions do not expire, so every grant must be released there.
+        // If a node uses sessions, its grants do not expire, so every grant must be released there.
         lease: if all(|node| node.lease == LeaseScope::Grant) {
             LeaseScope::Grant
         } else {
             LeaseScope::Session
         },
         placement: if embedded { Placement::Embedded } else { Placement::Remote },
-        // The strictest limit of all nodes, because any of them may be in a majority.
+        // The strictest limit of all nodes, because each of them may be in a majority.
         min_ttl: each.iter().map(|node| node.min_ttl).max().unwrap_or_default().max(timing::MIN_TTL),
         max_ttl: each.iter().map(|node| node.max_ttl).min().unwrap_or_default(),
         ttl_step: each.iter().map(|node| node.ttl_step).max().flatten(),
@@ -141,22 +141,22 @@ impl<B> Inner<B> {
         self.capability.placement.drift(lease)
     }
 
-    /// Returns the time until which a lease that was requested at `sent` certainly belongs to the holder.
+    /// Returns the time until which the holder certainly has a lease that was requested at `sent`.
     pub(super) fn valid(&self, sent: Moment, lease: Duration) -> Moment {
         sent.plus(timing::validity(lease, self.drift(lease), Duration::ZERO))
     }
 
-    /// Returns which nodes are not waited for: the suspect ones, as long as the others are a majority without the nodes
-    /// that `failed` in this call.
+    /// Returns which nodes are not waited for. These are the suspect nodes, if the other nodes are a majority even
+    /// without the nodes that `failed` in this call.
     pub(super) fn skipped(&self, failed: impl Fn(usize) -> bool) -> impl Fn(usize) -> bool {
         let sound = |(number, node): &(usize, &Node<B>)| !node.is_suspect() && !failed(*number);
-        // If the other nodes are not a majority, the suspect ones decide, and a caller that skipped them would fail
-        // without need.
+        // If the other nodes are not a majority, the suspect nodes decide. A caller that skipped them would fail
+        // unnecessarily.
         let enough = self.nodes.iter().enumerate().filter(sound).count() >= majority(self.nodes.len());
         move |node| enough && self.nodes[node].is_suspect()
     }
 
-    /// Refuses, before any I/O, a claim that a quorum does not support.
+    /// Refuses a claim that a quorum does not support, without any I/O.
     pub(super) fn supports(&self, claim: &Claim) -> Result<()> {
         let nodes = self.nodes.len();
         let detail = match claim.mode {
@@ -181,7 +181,7 @@ fn unsupported(detail: impl Into<std::borrow::Cow<'static, str>>) -> LockError {
     LockError::new(LockErrorKind::Unsupported, detail)
 }
 
-/// Explains why a quorum has no semaphores, with the numbers of the requested one.
+/// Explains why a quorum has no semaphores, with the numbers of this request.
 fn permits(nodes: usize, of: u32) -> String {
     if of <= 1 {
         return "a quorum has no semaphores; one permit is an exclusive lock, which it has".to_owned();
@@ -202,7 +202,7 @@ impl<B: Backend> Backend for Quorum<B> {
     }
 
     async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
-        // A node must never queue the claim: it would hand the lock to this owner later, alone and without a majority.
+        // A node must never queue the claim: it would later grant the lock to this owner alone, without a majority.
         self.0.acquire(claim, ask.without_queue()).await
     }
 
@@ -254,7 +254,7 @@ impl<B: Backend> Backend for Quorum<B> {
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
-        // The nodes hold a weak reference to the filter, and the quorum keeps the filter alive.
+        // The nodes hold a weak reference to the filter. The quorum keeps the filter alive.
         let listener = self.0.reports.add(listener);
         for node in &self.0.nodes {
             node.backend.attach(process, Weak::clone(&listener), background);
@@ -306,7 +306,7 @@ mod tests {
         }
     }
 
-    /// The ledger forgets an owner that is gone, whatever the outcome of its attempts.
+    /// The ledger forgets an owner that is gone, whatever the outcome of its attempts was.
     #[tokio::test(start_paused = true)]
     async fn nothing_is_remembered_of_owners_that_are_gone() {
         use crate::backend::memory::Memory;
@@ -336,7 +336,7 @@ mod tests {
         assert_eq!(quorum.0.ledger.len(), 0);
     }
 
-    /// The library moves the backend and its futures between threads.
+    /// The library moves the backend and its futures between threads, so they must be `Send`.
     #[test]
     fn bounds() {
         fn threads<T: Send + Sync + 'static>() {}

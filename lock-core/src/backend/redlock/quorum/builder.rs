@@ -1,4 +1,4 @@
-//! Builds a quorum.
+//! Building a quorum.
 
 use std::time::Duration;
 
@@ -29,20 +29,20 @@ pub struct QuorumBuilder<B> {
     node_timeout: Option<Duration>,
 }
 
-// Here, and not beside the type, so that the quorum does not need to know its builder.
+// Defined here and not next to the type, so that the quorum does not depend on its builder.
 impl<B: Backend> Quorum<B> {
-    /// Creates a quorum of `nodes`, which must not share a machine, a disk or a replication link.
+    /// Creates a quorum of `nodes`. The nodes must not share a machine, a disk or a replication link.
     ///
     /// All processes that exclude each other must use the same nodes. Choose an odd number, 3 or 5: more nodes cost
-    /// more and are seldom worth it. A single node is allowed, for tests.
+    /// more and are seldom useful. A single node is allowed for tests.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for none or an even number of nodes.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if there are no nodes or an even number of nodes.
     pub fn new(nodes: Vec<B>) -> Result<Self> {
         Self::builder(nodes).build()
     }
 
-    /// Returns a builder, for names and a node timeout.
+    /// Returns a builder for a quorum with names and a node timeout.
     pub fn builder(nodes: Vec<B>) -> QuorumBuilder<B> {
         QuorumBuilder::new(nodes)
     }
@@ -53,19 +53,19 @@ impl<B: Backend> QuorumBuilder<B> {
         Self { nodes, names: Vec::new(), node_timeout: None }
     }
 
-    /// Names the nodes, in their order, for logs and errors. A name must not contain a password. Default: the numbers
-    /// of the nodes, from 1.
+    /// Names the nodes in their order, for logs and errors. A name must not contain a password. Default: the numbers of
+    /// the nodes, starting with 1.
     pub fn names(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.names = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets how long an attempt waits for a node. Default: a tenth of the ttl, 10 to 50 ms, for a node that is slower
-    /// than a majority; and up to 1 s for a majority to answer.
+    /// Sets how long an attempt waits for a node. By default, it waits for a tenth of the ttl: from 10 ms to 50 ms if a
+    /// majority has answered, and up to 1 s otherwise.
     ///
-    /// A given timeout replaces both limits, but is at most a fifth of the ttl. Choose a timeout in which the nodes
-    /// answer even on a bad day. A grant that arrives after a failed attempt is released. Renewals wait for a sixth of
-    /// the ttl, up to 1 s or the node timeout, whichever is longer.
+    /// A given timeout replaces both limits, but is at most a fifth of the ttl. Choose a timeout that is long enough
+    /// even when the nodes are slow. A grant that arrives after a failed attempt is released. Renewals wait for a sixth
+    /// of the ttl, but at most 1 s or the node timeout, whichever is longer.
     pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
         self.node_timeout = Some(node_timeout);
         self
@@ -74,7 +74,7 @@ impl<B: Backend> QuorumBuilder<B> {
     /// Builds the quorum.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for no nodes, an even number of nodes, a different number of
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for no nodes, an even number of nodes, a wrong number of
     /// names, or a timeout of 0.
     pub fn build(self) -> Result<Quorum<B>> {
         let count = self.nodes.len();

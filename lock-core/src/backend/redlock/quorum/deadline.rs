@@ -1,7 +1,7 @@
 //! The deadline of a call to one node.
 //!
-//! A caller that drives its calls has one timer for all of them, which ends no later than their own. When the caller
-//! stops, its calls are detached, and only then does each of them need a timer of its own. Hardly any call lasts that
+//! A caller that drives its calls has one timer for all of them, and this timer ends no later than their own deadlines.
+//! When the caller stops, its calls are detached. Only then does each call need its own timer. Few calls last that
 //! long.
 
 use std::future::poll_fn;
@@ -15,7 +15,7 @@ use tokio::time::{Sleep, sleep};
 
 use crate::clock::{Clock, Moment};
 
-/// Whether calls are detached from their caller; clones share the state.
+/// The state that tells whether calls are detached from their caller. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Detached(Arc<AtomicU8>);
 
@@ -28,39 +28,40 @@ impl Detached {
         Self(Arc::new(AtomicU8::new(ALONE)))
     }
 
-    /// Marks the calls as detached: the caller has the verdict, or was dropped.
+    /// Marks the calls as detached: the caller has its verdict, or was dropped.
     pub(super) fn set(&self) {
-        // `fetch_max`, because the fan-out is dropped after its caller has timed out, and must not hide that from the
-        // calls.
+        // Uses `fetch_max`: the fan-out is dropped after its caller has timed out, and that must not hide the time-out
+        // from the calls.
         self.0.fetch_max(ALONE, Ordering::Release);
     }
 
-    /// Marks the calls as detached after the caller has timed out.
+    /// Marks the calls as detached after their caller has timed out.
     pub(super) fn in_vain(&self) {
         self.0.fetch_max(IN_VAIN, Ordering::Release);
     }
 }
 
-/// The deadline of one call, counted from when its caller asked.
+/// The deadline of one call. It counts from the time at which the caller sent its request.
 #[derive(Debug)]
 pub(super) struct Deadline {
     pub(super) alone: Detached,
     pub(super) clock: Clock,
     pub(super) from: Moment,
     pub(super) limit: Duration,
-    /// Whether the deadline is over as soon as the caller has timed out.
+    /// Whether the deadline ends as soon as the caller has timed out.
     pub(super) with_caller: bool,
 }
 
 impl Deadline {
-    /// Returns the outcome of `call`; `None` if the call is detached and its time is over, or its caller has timed out.
+    /// Returns the outcome of `call`. Returns `None` if the call is detached and its time has passed, or if its caller
+    /// has timed out.
     ///
     /// # Cancel safety
-    /// This is as cancel safe as `call`, which is only borrowed: it may be polled again afterwards.
+    /// This is as cancel safe as `call`, which is only borrowed: `call` may be polled again afterwards.
     pub(super) async fn with<F: Future>(&self, mut call: Pin<&mut F>) -> Option<F::Output> {
         let mut timer: Option<Pin<Box<Sleep>>> = None;
         poll_fn(|cx| {
-            // This comes before the clock is read: an answer that is there counts, however late it is noticed.
+            // Polled before the clock is read: an answer that has arrived counts, even if it is noticed late.
             if let Poll::Ready(outcome) = call.as_mut().poll(cx) {
                 return Poll::Ready(Some(outcome));
             }
@@ -70,7 +71,8 @@ impl Deadline {
                 return Poll::Ready(None);
             }
             if timer.is_none() && alone >= ALONE {
-                // The time counts from the request, and not from the detachment: the call has been waiting since then.
+                // The time counts from the request, not from the detachment: the call has been waiting since the
+                // request.
                 let gone = self.clock.now().since(self.from);
                 timer = Some(Box::pin(sleep(self.limit.saturating_sub(gone))));
             }

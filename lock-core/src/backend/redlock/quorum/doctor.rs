@@ -1,4 +1,4 @@
-//! The doctor of a quorum: of each node, and of their number.
+//! The doctor of a quorum, which checks each node and the number of nodes.
 
 use super::answers::no_quorum;
 use super::backend::Inner;
@@ -10,7 +10,7 @@ use crate::backend::{Backend, BoxFuture, Finding, Severity};
 use crate::error::{LockError, LockErrorKind, Result};
 
 impl<B: Backend> Inner<B> {
-    /// Returns the findings about each node. A node that does not answer is one of them.
+    /// Returns the findings about each node. An unreachable node is also a finding.
     pub(super) async fn doctor(&self) -> Result<Vec<Finding>> {
         let asked = self.nodes.iter().map(|node| -> BoxFuture<'_, _> {
             Box::pin(async { (node.name().to_owned(), node.backend.doctor().await) })
@@ -26,7 +26,7 @@ impl<B: Backend> Inner<B> {
     }
 }
 
-/// Returns the findings about nodes, each of which is named with its answer.
+/// Returns the findings about the nodes. Each answer comes with the name of its node.
 fn of_nodes(answers: Vec<(String, Result<Vec<Finding>>)>) -> Vec<Finding> {
     let all = answers.len();
     let need = majority(all);

@@ -1,7 +1,7 @@
-//! Calls to several nodes, driven by the caller that waits for them.
+//! Calls to several nodes. The caller that waits for them also drives them.
 //!
-//! A task for each call would cost more than the call. So the caller polls the calls as part of its own future. Calls
-//! that are unfinished when it has the verdict, or when it is dropped, become tasks and continue without it.
+//! A task for each call would cost more than the call itself. So the caller polls the calls as part of its own future.
+//! When the caller has its verdict or is dropped, the unfinished calls become tasks and continue without the caller.
 
 use std::pin::Pin;
 use std::task::Context;
@@ -13,7 +13,7 @@ use super::deadline::Detached;
 /// The calls in progress.
 #[derive(Debug)]
 pub(super) struct Fanout<F: Future<Output = ()> + Send + 'static> {
-    /// The runtime for the remaining calls; stored, because a caller may be dropped outside of every runtime.
+    /// The runtime for the remaining calls. It is stored, because a caller may be dropped outside of every runtime.
     runtime: Handle,
     calls: Vec<Pin<Box<F>>>,
     alone: Detached,
@@ -24,22 +24,22 @@ impl<F: Future<Output = ()> + Send + 'static> Fanout<F> {
         Self { runtime: Handle::current(), calls: Vec::with_capacity(size), alone: Detached::default() }
     }
 
-    /// Returns the state that says whether the calls are detached from their caller.
+    /// Returns the state that tells whether the calls are detached from their caller.
     pub(super) fn alone(&self) -> Detached {
         self.alone.clone()
     }
 
-    /// Adds a call, which begins at the next [`drive`](Self::drive).
+    /// Adds a call. It begins at the next [`drive`](Self::drive).
     pub(super) fn add(&mut self, call: F) {
         self.calls.push(Box::pin(call));
     }
 
-    /// Spawns a call as a task, detached from the beginning.
+    /// Spawns a call as a task that is detached from the beginning.
     pub(super) fn send_off(&self, call: F) {
         self.runtime.spawn(call);
     }
 
-    /// Polls the calls; `cx` is woken when one of them can continue.
+    /// Polls the calls. `cx` is woken when one of them can continue.
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
         self.calls.retain_mut(|call| call.as_mut().poll(cx).is_pending());
     }
@@ -47,7 +47,7 @@ impl<F: Future<Output = ()> + Send + 'static> Fanout<F> {
 
 impl<F: Future<Output = ()> + Send + 'static> Drop for Fanout<F> {
     fn drop(&mut self) {
-        // This comes before the calls are spawned: their first poll must see that they need a timer.
+        // Set before the calls are spawned, so that their first poll starts a timer.
         self.alone.set();
         for call in self.calls.drain(..) {
             self.runtime.spawn(call);
@@ -84,7 +84,7 @@ mod tests {
         })
         .await;
         assert_eq!(steps.load(Ordering::SeqCst), 1);
-        // This also holds if the caller moves outside of every runtime.
+        // This also works if the caller is dropped outside of every runtime.
         std::thread::spawn(move || drop(fanout)).join().expect("no panic");
         go.notify_one();
         done.notified().await;

@@ -1,9 +1,9 @@
-//! Fencing tokens of a quorum: the largest token of a majority, written back to a majority before the owner sees it.
+//! Fencing tokens of a quorum: the largest token of a majority, written to a majority before the owner receives it.
 //!
-//! Why tokens grow: the token F of one owner is stored by a majority before the owner gets it. The next owner takes the
-//! largest token of a majority. The two majorities have a node in common, which gives the next owner a token larger
-//! than F. That node cannot have given it before F was written there: a node writes a token only while its owner has
-//! the grant.
+//! Tokens grow for this reason: a majority stores the token F of one owner before the owner receives it. The next owner
+//! receives the largest token of a majority. The two majorities have a node in common, and this node makes a token
+//! larger than F for the next owner. It cannot have made that token before F was written: a node writes a token only
+//! while its owner has the grant.
 
 use std::sync::Arc;
 
@@ -24,15 +24,15 @@ impl<B: Backend> Inner<B> {
         let start = self.now();
         let tracked = self.ledger.track(claim.owner, start, claim.ttl);
         let (largest, count) = self.ask_for_tokens(claim, &tracked).await?;
-        // A majority has just confirmed the grant, and the ledger knows that there was no gap in it: a token from
-        // before is still the right one.
+        // A majority has just confirmed the grant. If the ledger shows no gap in the grant, an earlier token is still
+        // valid.
         match tracked.fence(claim.handoffs, start) {
             Some(known) => Ok(known),
             None => self.spread(claim, &tracked, largest, count).await,
         }
     }
 
-    /// Asks the nodes for tokens. Returns the largest token of a majority, and how many nodes gave it.
+    /// Requests tokens from the nodes. Returns the largest token of a majority, and the number of nodes that sent it.
     async fn ask_for_tokens(
         self: &Arc<Self>,
         claim: &Claim,
@@ -56,8 +56,8 @@ impl<B: Backend> Inner<B> {
         Ok((largest, tokens.iter().filter(|token| **token == largest).count()))
     }
 
-    /// Writes the token `largest` to a majority, and returns it: the owner may see it from then on. `known` nodes
-    /// already have it as their last token.
+    /// Writes the token `largest` to a majority and returns it. The owner may use it from then on. `known` is the
+    /// number of nodes that already have it as their last token.
     pub(super) async fn spread(
         self: &Arc<Self>,
         claim: &Claim,
@@ -65,14 +65,14 @@ impl<B: Backend> Inner<B> {
         largest: FencingToken,
         known: usize,
     ) -> Result<FencingToken> {
-        // From here on every renewal and the release carry the token to the nodes that do not have it yet.
+        // From here on, each renewal and the release carry the token to the nodes that do not have it yet.
         claim.number_fence(largest);
-        // The owner must not see the token before a majority stores it. Otherwise the next owner could find a majority
-        // that does not know it, and get a smaller one.
+        // The owner must not receive the token before a majority stores it. Otherwise the next owner could find a
+        // majority without this token, and get a smaller one.
         if known < majority(self.nodes.len()) {
             let shared = Arc::new(claim.clone());
-            // Only the rest of the lease: a request for a token must not extend the grant. After the lease there is no
-            // token, although a majority may still have the grant: the next owner must not wait for longer.
+            // Uses only the rest of the lease: a request for a token must not extend the grant. After the lease there
+            // is no token, even if a majority still has the grant: the next owner must not wait longer than the lease.
             let Some(ttl) = tracked.left(self.now()) else {
                 return Err(LockError::lost(&claim.key, LossReason::Expired));
             };
@@ -97,12 +97,13 @@ impl<B: Backend> Inner<B> {
                 .await;
             self.sort(claim, "note the fencing token", answers)?;
         }
-        // Recorded only now: a token that fewer than a majority know must be spread again by the next request.
+        // Recorded only now: if fewer nodes than a majority have the token, the next request must write it again.
         tracked.set_fence(claim.handoffs, largest);
         Ok(largest)
     }
 
-    /// Asks every node whose answer counts, until a majority says yes, or a majority for yes has become impossible.
+    /// Asks every node whose answer counts. Returns when a majority says yes, or when a majority for yes is no longer
+    /// possible.
     pub(super) async fn ask_holders<T, F>(
         self: &Arc<Self>,
         claim: &Claim,
@@ -134,7 +135,8 @@ impl<B: Backend> Inner<B> {
                     _ => quorum.nodes[number].answered(),
                 }
                 let _ = round.put(number, answer);
-                // Moved in and dropped last: the ledger must know the owner while a request of it is in progress.
+                // Moved in and dropped last, so that the ledger keeps the owner while one of its requests is in
+                // progress.
                 drop(tracked);
             });
         }
@@ -147,15 +149,15 @@ impl<B: Backend> Inner<B> {
         open.close(Disposition::Keep)
     }
 
-    /// Returns how many nodes are still waited for.
+    /// Returns the number of nodes that are still waited for.
     fn awaited<T>(&self, answers: &[Option<Answer<T>>]) -> usize {
         let skipped = self.skipped(|node| matches!(answers[node], Some(Answer::Failed(_))));
         let missing = |(node, answer): &(usize, &Option<_>)| answer.is_none() && !skipped(*node);
         answers.iter().enumerate().filter(missing).count()
     }
 
-    /// Returns the values of a majority and the number of other nodes. Otherwise returns the error: a loss if a
-    /// majority does not have the grant, else no quorum.
+    /// Returns the values of a majority and the number of other nodes. Without a majority, returns an error: a loss if
+    /// a majority does not have the grant, otherwise no quorum.
     pub(super) fn sort<T>(
         &self,
         claim: &Claim,
@@ -163,7 +165,7 @@ impl<B: Backend> Inner<B> {
         answers: Vec<Option<Answer<T>>>,
     ) -> Result<(Vec<T>, usize)> {
         let nodes = self.nodes.len();
-        // From here on no node is waited for, so a node without an answer counts neither way.
+        // From here on no node is waited for, so a node without an answer counts as neither yes nor no.
         let verdict = renewal_verdict(nodes, yes(&answers), no(&answers), 0);
         let (mut said, mut failures, mut loss) = (Vec::new(), Vec::new(), None);
         for (node, answer) in self.nodes.iter().zip(answers) {
@@ -179,7 +181,7 @@ impl<B: Backend> Inner<B> {
         }
         match (verdict, loss) {
             (Kept::Yes, _) => Ok((said, failures.len())),
-            // Only a majority without the grant proves the loss. With less the holder keeps the lock until its
+            // Only a majority without the grant proves the loss. Otherwise the holder keeps the lock until its
             // deadline.
             (Kept::No, Some(loss)) => Err(loss.or_key(&claim.key)),
             _ => Err(no_quorum(nodes, what, failures).with_key(&claim.key)),
@@ -187,7 +189,7 @@ impl<B: Backend> Inner<B> {
     }
 }
 
-/// The answer of one node to a holder.
+/// The answer of one node to a request of the holder.
 #[derive(Debug)]
 pub(super) enum Answer<T> {
     Yes(T),

@@ -1,4 +1,4 @@
-//! Heals nodes that lost a grant, or never had it.
+//! Healing nodes that lost a grant or never had it.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use super::round::{Disposition, RoundHandle};
 use super::timing;
 use crate::backend::{Ask, Attempt, Backend, Claim, Renew};
 
-/// The largest number of repeated requests of one renewal to a node on which another owner holds a key, for all grants
-/// of the batch together.
+/// The largest number of repeated requests to a node in one renewal, if another owner holds the key there. It counts
+/// for all grants of the batch together.
 ///
-/// A node that came back without its data gives the key to the first request. A contender that cannot reach a majority
-/// still holds this node briefly before it rolls back, and then the next contender does. With one request in each
-/// renewal only chance would give the key to the holder, and the lock would lack this node for many renewals.
+/// When a node returns without its data, it grants the key to the first request. A contender without a majority holds
+/// this node briefly before it rolls back. Then the next contender does the same. With a single request per renewal,
+/// the holder would get the key only by chance, and the lock would lack this node for many renewals.
 const AGAIN: usize = 64;
 
 impl<B: Backend> Inner<B> {
-    /// Starts to heal every node that answered before the verdict and lacks a grant.
+    /// Starts healing every node that answered before the verdict and lacks a grant.
     pub(super) fn heal_all(self: &Arc<Self>, batch: &Arc<Batch>, answers: &[Option<Answers>]) {
         for (number, answers) in answers.iter().enumerate() {
             let wanting = batch.wanting(answers.as_ref().and_then(Option::as_deref));
@@ -30,12 +30,12 @@ impl<B: Backend> Inner<B> {
         }
     }
 
-    /// Restores grants on a node that lost them or never had them. Only grants that a majority has are restored:
-    /// anything else would bring a lost lock back. The requests are sent one after another and stop as soon as the node
-    /// counts as unresponsive, so that a node that has just come back is not overloaded.
+    /// Restores grants on a node that lost them or never had them. Restores only grants that a majority has, because
+    /// otherwise a lost lock would come back. Sends the requests one after another, and stops when the node counts as
+    /// unresponsive. So a node that has just returned is not overloaded.
     pub(super) async fn heal(&self, number: usize, batch: &Batch, mut wanting: Vec<usize>) {
         let node = &self.nodes[number];
-        // Two renewals at the same time would ask a node twice for the same grants.
+        // Two renewals at the same time would request the same grants from a node twice.
         let Some(_healing) = node.heals() else { return };
         let mut again = AGAIN;
         while !wanting.is_empty() {
@@ -48,19 +48,19 @@ impl<B: Backend> Inner<B> {
                     taken.push(at);
                 }
             }
-            // The limit is for all grants together. Only grants whose key another owner holds on the node are requested
-            // again.
+            // The limit is for all grants together. A grant is requested again only if another owner holds its key on
+            // the node.
             taken.truncate(again);
             again -= taken.len();
             wanting = taken;
         }
     }
 
-    /// Asks a node for one grant. Returns whether another owner holds the key there.
+    /// Requests one grant from a node. Returns whether another owner holds the key there.
     async fn is_taken(&self, number: usize, part: &Part) -> bool {
-        // A request of this owner is in progress there. The next renewal tries again.
+        // A request of this owner is in progress there, so the next renewal tries again.
         let Some(slot) = part.tracked.free_slot(number) else { return false };
-        // A released or expired lock must not come back on one node.
+        // A released or expired lock must not come back on this node.
         if part.tracked.is_returned() || part.valid.is_past(self.now()) {
             return false;
         }
@@ -69,14 +69,14 @@ impl<B: Backend> Inner<B> {
         let limit = timing::patience(claim.ttl, self.node_timeout);
         let patience = self.patience(Detached::from_the_beginning(), self.now(), limit);
         self.ask(slot, &claim, Ask::Try, &open.share(), &patience).await;
-        // The verdict on the lock is final. The answer only says whether this node now has the grant.
+        // The verdict on the lock is final. The answer tells only whether this node has the grant now.
         let Some(said) = open.close(Disposition::Keep).swap_remove(number) else { return false };
         let taken = matches!(said.answer, Ok(Attempt::Held(_)));
-        // If the owner released the lock meanwhile, the new grant is released again.
+        // If the owner has released the lock meanwhile, the new grant is released too.
         self.settle(said, Disposition::Keep, &claim).await;
         if !taken && part.claim.own_fence().is_some() && !part.tracked.is_returned() {
-            // The new grant lacks the fencing token of its owner. A renewal carries it, so that this node's next token
-            // is larger.
+            // The new grant lacks the fencing token of its owner. A renewal writes it, so that the next token of this
+            // node is larger.
             let renew = [Renew { claim: &part.claim, ttl: part.ttl }];
             let limit = timing::renewal(part.ttl, self.node_timeout);
             let _ = tokio::time::timeout(limit, self.nodes[number].backend.renew(&renew)).await;

@@ -1,10 +1,10 @@
-//! The state that a quorum keeps for each owner, in addition to the state of the nodes.
+//! The state that a quorum keeps for each owner, in addition to the state on the nodes.
 //!
-//! An owner that failed asks again with the same token. A slow release that cleans up after its first attempt could
-//! then remove the grant of the second attempt, and with it a vote that was counted. Hence the one rule of this file:
-//! **a node's answer counts for an owner only while no release for that owner can be under way to that node.** Attempts
-//! of one owner on one node run one after another ([`Slot`]), including the release that cleans up. After a release
-//! without an answer the node no longer has a vote for that owner ([`Tracked::is_sure`]).
+//! An owner whose attempt failed repeats it with the same token. A slow release that cleans up after the first attempt
+//! could then remove the grant of the second attempt, and thus a vote that was counted. Therefore this file has one
+//! rule: **a node's answer counts for an owner only while no release for that owner can be in flight to that node.**
+//! Attempts of one owner on one node run one after another ([`Slot`]), including the release that cleans up. After a
+//! release without an answer, the node no longer has a vote for that owner ([`Tracked::is_sure`]).
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -17,13 +17,13 @@ use crate::clock::Moment;
 use crate::owner::Owner;
 use crate::sync::{Mutex, MutexGuard, Notify};
 
-/// The size below which a ledger is not swept.
+/// A ledger with fewer entries than this is not swept.
 const SWEEP_FROM: usize = 64;
-/// The time after the end of its lease for which an inactive owner is remembered: longer than any request is in flight,
+/// How long an inactive owner is remembered after the end of its lease. No request is in flight for longer than this,
 /// even to a server that was stopped for a while.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// The owners with a request in progress, or with a state that must be remembered.
+/// The owners that have a request in progress, or a state that must be remembered.
 #[derive(Debug)]
 pub(super) struct OwnerLedger {
     nodes: usize,
@@ -41,22 +41,22 @@ struct Entries {
 struct Entry {
     owner: Owner,
     nodes: Box<[OnNode]>,
-    /// The number of [`Tracked`] values. It grows from 0 only while the ledger is locked.
+    /// The number of [`Tracked`] values. It increases from 0 only while the ledger is locked.
     users: AtomicUsize,
-    /// Notified when a slot is free again.
+    /// Notified when a slot becomes free.
     freed: Notify,
-    /// Whether the owner released the claim: a grant that arrives later must be released as well.
+    /// Whether the owner has released the claim. A grant that arrives later must then be released too.
     returned: AtomicBool,
     memory: Mutex<Memory>,
 }
 
 #[derive(Debug, Default)]
 struct OnNode {
-    /// Whether there is a [`Slot`], so that attempts of this owner on this node run one after another.
+    /// Whether there is a [`Slot`]. It makes attempts of this owner on this node run one after another.
     is_taken: AtomicBool,
-    /// How many releases were sent that are not answered yet, or never were.
+    /// The number of releases that were sent and have not been answered.
     unanswered: AtomicUsize,
-    /// Whether the owner's release waits for the answer to an attempt, and frees the grant in it.
+    /// Whether the owner's release waits for the answer to an attempt. That release then also frees the grant.
     is_followed: AtomicBool,
 }
 
@@ -68,11 +68,11 @@ impl OnNode {
 
 #[derive(Debug)]
 struct Memory {
-    /// The time from which the entry may be forgotten.
+    /// The time after which the entry may be forgotten.
     until: Moment,
     /// The time until which a majority has granted the claim.
     valid: Option<Moment>,
-    /// The fencing token of a hand-off of this grant, which a majority has stored.
+    /// The fencing token for one hand-off of this grant. A majority has stored it.
     fence: Option<Fence>,
 }
 
@@ -83,7 +83,7 @@ struct Fence {
 }
 
 impl Memory {
-    /// See [`Tracked::left`].
+    /// Returns the remaining time, as [`Tracked::left`] does.
     fn left(&self, now: Moment) -> Option<Duration> {
         let left = self.valid?.remaining(now);
         (!left.is_zero()).then_some(left)
@@ -104,7 +104,7 @@ impl OwnerLedger {
     pub(super) fn track(self: &Arc<Self>, owner: Owner, now: Moment, ttl: Duration) -> Tracked {
         let until = now.plus(ttl).plus(GRACE);
         let mut entries = self.lock();
-        // The threshold doubles with the map, so that a sweep costs little for each new owner.
+        // The threshold doubles with the map, so that the cost of a sweep per new owner is small.
         if entries.map.len() >= entries.sweep_at {
             entries.map.retain(|_, entry| entry.is_used() || !entry.is_over(now));
             entries.sweep_at = (2 * entries.map.len()).max(SWEEP_FROM);
@@ -114,12 +114,12 @@ impl OwnerLedger {
         entry.users.fetch_add(1, Ordering::AcqRel);
         let tracked = Tracked { ledger: Arc::clone(self), entry: Arc::clone(entry) };
         drop(entries);
-        // The count of `tracked` keeps a sweep from removing the entry before its new time is set.
+        // The count of `tracked` prevents a sweep from removing the entry before its new time is set.
         tracked.entry.memory().until = until;
         tracked
     }
 
-    /// Returns how many owners are remembered.
+    /// Returns the number of owners that are remembered.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.lock().map.len()
@@ -142,8 +142,8 @@ impl Entry {
         self.memory.lock()
     }
 
-    /// Returns whether the entry may go with the last [`Tracked`]. An owner that released its claim is never used
-    /// again.
+    /// Returns whether the entry may be removed with its last [`Tracked`]. An owner that released its claim is never
+    /// used again.
     fn is_blank(&self) -> bool {
         // A release without an answer must be remembered, because it may arrive after the owner's next attempt.
         let sure = || self.nodes.iter().all(OnNode::is_sure);
@@ -155,7 +155,7 @@ impl Entry {
     }
 }
 
-/// A reference to a tracked owner. The last one removes the entry, unless it holds a state that must be remembered.
+/// A reference to a tracked owner. Dropping the last reference removes the entry if it has no state to remember.
 #[derive(Debug)]
 pub(super) struct Tracked {
     ledger: Arc<OwnerLedger>,
@@ -163,11 +163,11 @@ pub(super) struct Tracked {
 }
 
 impl Tracked {
-    /// Waits until the earlier requests of this owner to `node` are done, and returns the slot. Cancel safe.
+    /// Waits until earlier requests of this owner to `node` have ended, and returns the slot. Cancel safe.
     pub(super) async fn slot(&self, node: usize) -> Slot {
         loop {
             let mut freed = pin!(self.entry.freed.notified());
-            // The waiter is registered before the look, so that no slot that is freed in between is missed.
+            // The waiter is registered before the check, so that a slot that becomes free in between is not missed.
             freed.as_mut().enable();
             if let Some(slot) = self.free_slot(node) {
                 return slot;
@@ -176,24 +176,24 @@ impl Tracked {
         }
     }
 
-    /// Returns the slot of `node` if no request of this owner is in progress there.
+    /// Returns the slot of `node`, or `None` if a request of this owner is in progress there.
     pub(super) fn free_slot(&self, node: usize) -> Option<Slot> {
         let was_taken = self.entry.nodes[node].is_taken.swap(true, Ordering::AcqRel);
         (!was_taken).then(|| Slot { tracked: self.clone(), node })
     }
 
-    /// Returns whether the answers of `node` count for this owner: no release can be under way to it.
+    /// Returns whether the answers of `node` count for this owner: no release can be in flight to the node.
     pub(super) fn is_sure(&self, node: usize) -> bool {
         self.entry.nodes[node].is_sure()
     }
 
-    /// Notes that a release for this owner is about to be sent to `node`.
+    /// Records that a release for this owner is about to be sent to `node`.
     pub(super) fn releasing(&self, node: usize) {
         self.entry.nodes[node].unanswered.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Notes that `node` answered one of these releases. The answer says nothing of an earlier release, which may be
-    /// under way over a connection that was replaced.
+    /// Records that `node` answered one of these releases. The answer proves nothing about an earlier release, which
+    /// may still be in flight over a replaced connection.
     pub(super) fn released(&self, node: usize) {
         let fewer = |count: usize| count.checked_sub(1);
         let _ = self.entry.nodes[node].unanswered.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer);
@@ -204,7 +204,7 @@ impl Tracked {
         self.entry.nodes[node].is_taken.load(Ordering::Acquire)
     }
 
-    /// Notes whether the owner's release to `node` waits for the request that is in progress there.
+    /// Records whether the owner's release to `node` waits for the request that is in progress there.
     pub(super) fn follows(&self, node: usize, is_followed: bool) {
         self.entry.nodes[node].is_followed.store(is_followed, Ordering::Release);
     }
@@ -214,43 +214,43 @@ impl Tracked {
         self.entry.nodes[node].is_followed.load(Ordering::Acquire)
     }
 
-    /// Notes that the owner asks for the claim.
+    /// Records that the owner requests the claim.
     pub(super) fn wants(&self) {
         self.entry.returned.store(false, Ordering::Release);
     }
 
-    /// Notes that the owner releases the claim.
+    /// Records that the owner releases the claim.
     pub(super) fn returns(&self) {
         self.entry.returned.store(true, Ordering::Release);
         self.loses();
     }
 
-    /// Notes that the owner does not have the grant.
+    /// Records that the owner does not have the grant.
     pub(super) fn loses(&self) {
         let mut memory = self.entry.memory();
         (memory.valid, memory.fence) = (None, None);
     }
 
-    /// Returns whether the owner released the claim.
+    /// Returns whether the owner has released the claim.
     pub(super) fn is_returned(&self) -> bool {
         self.entry.returned.load(Ordering::Acquire)
     }
 
-    /// Returns for how long after `now` the grant certainly belongs to this owner; `None` if it may not.
+    /// Returns how long after `now` this owner certainly has the grant, or `None` if that is not certain.
     pub(super) fn left(&self, now: Moment) -> Option<Duration> {
         self.entry.memory().left(now)
     }
 
-    /// Returns the fencing token of hand-off `turn`, if the owner has had the grant without a gap since the token was
+    /// Returns the fencing token of hand-off `turn`, if the owner has held the grant without a gap since the token was
     /// made.
     pub(super) fn fence(&self, turn: u64, now: Moment) -> Option<FencingToken> {
-        // After a gap in the grant another owner may have a larger token already.
+        // After a gap in the grant, another owner may already have a larger token.
         self.left(now)?;
         let fence = self.entry.memory().fence?;
         (fence.turn == turn).then_some(fence.token)
     }
 
-    /// Notes the fencing token of hand-off `turn`.
+    /// Records the fencing token of hand-off `turn`.
     pub(super) fn set_fence(&self, turn: u64, token: FencingToken) {
         let mut memory = self.entry.memory();
         // Checked under the lock, as in `kept`.
@@ -259,20 +259,19 @@ impl Tracked {
         }
     }
 
-    /// Notes that a majority granted or renewed the claim until `valid`, after a request at `sent`.
+    /// Records that a majority granted or renewed the claim until `valid`, after a request that was sent at `sent`.
     pub(super) fn kept(&self, sent: Moment, valid: Moment) {
         let mut memory = self.entry.memory();
-        // A renewal that was in flight during the release must not bring the grant back. Checked under the lock: a
-        // release that comes after the check locks the memory after this, and clears it.
+        // A renewal that was in flight during the release must not restore the grant. Checked under the lock: a release
+        // after this check locks the memory afterwards and clears it.
         if self.is_returned() {
             return;
         }
         if memory.left(sent).is_none() {
-            // The grant had expired before the request, and another owner may have had it: an old token is no longer
-            // valid.
+            // The grant expired before the request, and another owner may have had it: an old token is no longer valid.
             (memory.valid, memory.fence) = (None, None);
         }
-        // Answers may arrive out of order: a late one never shortens the validity.
+        // Answers may arrive out of order. A late answer never shortens the validity.
         let longer = memory.valid.is_none_or(|before| !valid.remaining(before).is_zero());
         if longer {
             memory.valid = Some(valid);
@@ -294,7 +293,7 @@ impl Drop for Tracked {
             return;
         }
         let mut entries = self.ledger.lock();
-        // Meanwhile a new `Tracked` may use the entry, or have been the last one and removed it.
+        // Meanwhile a new `Tracked` may use the entry, or may have been the last one and removed the entry.
         let is_in_map =
             entries.map.get(&self.entry.owner).is_some_and(|entry| Arc::ptr_eq(entry, &self.entry));
         if is_in_map && !self.entry.is_used() && self.entry.is_blank() {
@@ -303,7 +302,7 @@ impl Drop for Tracked {
     }
 }
 
-/// The right to send one node a request of one owner.
+/// The right to send a request of one owner to one node.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) tracked: Tracked,

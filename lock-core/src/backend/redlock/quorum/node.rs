@@ -1,10 +1,10 @@
-//! A node of the quorum, and whether it answers.
+//! A node of the quorum, and the record of whether it answers.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use crate::error::Result;
 
-/// The number of failures in a row after which a node is suspect: a restart of a node causes two.
+/// The number of failures in a row after which a node is suspect. A restart of a node causes two.
 const SUSPECT_AFTER: u32 = 3;
 
 /// One store of the quorum.
@@ -12,7 +12,7 @@ const SUSPECT_AFTER: u32 = 3;
 pub(super) struct Node<B> {
     pub(super) backend: B,
     name: String,
-    /// The number of calls in a row that were not answered.
+    /// The number of calls in a row without an answer.
     failures: AtomicU32,
     /// The number of attempts that wait for the node while it is suspect.
     waiting: AtomicUsize,
@@ -34,21 +34,21 @@ impl<B> Node<B> {
         &self.name
     }
 
-    /// Returns whether the node has recently failed to answer. It is still asked, which is how its return is noticed,
-    /// but no caller waits for it while the others are a majority.
+    /// Returns whether the node has repeatedly failed to answer. Requests are still sent to a suspect node, so that its
+    /// return is noticed. But no caller waits for it while the other nodes are a majority.
     pub(super) fn is_suspect(&self) -> bool {
-        // Relaxed: the counters only say whom to wait for. No grant depends on them.
+        // Relaxed: the counters only decide which nodes are waited for. No grant depends on them.
         self.failures.load(Ordering::Relaxed) >= SUSPECT_AFTER
     }
 
-    /// Returns whether the node is suspect and an earlier attempt still waits for it: another one would only lengthen
-    /// the queue.
+    /// Returns whether the node is suspect and an earlier attempt still waits for it. Another attempt would only make
+    /// the queue longer.
     pub(super) fn is_stuck(&self) -> bool {
         self.is_suspect() && self.waiting.load(Ordering::Relaxed) > 0
     }
 
     pub(super) fn answered(&self) {
-        // The load keeps the usual answer from writing to memory that all callers share.
+        // The load avoids a write to shared memory in the usual case.
         if self.failures.load(Ordering::Relaxed) > 0
             && self.failures.swap(0, Ordering::Relaxed) >= SUSPECT_AFTER
         {
@@ -57,7 +57,7 @@ impl<B> Node<B> {
     }
 
     pub(super) fn failed(&self) {
-        // The count stops at the limit, so that it never wraps.
+        // The count stops at the limit, so that it never wraps around.
         let more = |count: u32| (count < SUSPECT_AFTER).then_some(count + 1);
         let before = self.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         if before == Ok(SUSPECT_AFTER - 1) {
@@ -65,8 +65,8 @@ impl<B> Node<B> {
         }
     }
 
-    /// Counts `answer` as an answer or as a failure. An error that says when to try again counts as an answer: a node
-    /// in quarantine is alive.
+    /// Counts `answer` as an answer or as a failure. An error with a retry time counts as an answer, because a node in
+    /// quarantine is alive.
     pub(super) fn heard<T>(&self, answer: &Result<T>) {
         match answer {
             Err(error) if error.is_temporary() && error.retry_after().is_none() => self.failed(),
@@ -80,7 +80,7 @@ impl<B> Node<B> {
         Waiting(&self.waiting)
     }
 
-    /// Starts to heal the node; `None` while another task does.
+    /// Starts healing the node. Returns `None` while another task heals it.
     pub(super) fn heals(&self) -> Option<Healing<'_>> {
         (!self.healing.swap(true, Ordering::AcqRel)).then_some(Healing(&self.healing))
     }

@@ -1,4 +1,4 @@
-//! The ping of a quorum: of each node.
+//! The ping of a quorum, which pings each node.
 
 use super::answers::no_quorum;
 use super::backend::Inner;
@@ -8,7 +8,7 @@ use crate::backend::{Backend, BoxFuture, Ping};
 use crate::error::Result;
 
 impl<B: Backend> Inner<B> {
-    /// Pings each node, also a suspect one. A node that does not vote fails its own ping.
+    /// Pings each node, including suspect nodes. The ping of a node that does not vote fails.
     pub(super) async fn ping(&self) -> Result<Ping> {
         let pings = self.nodes.iter().map(|node| -> BoxFuture<'_, _> {
             Box::pin(async { (node.name().to_owned(), node.backend.ping().await) })

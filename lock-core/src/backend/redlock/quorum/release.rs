@@ -1,4 +1,4 @@
-//! Releases and downgrades a claim on every node.
+//! Releasing and downgrading a claim on every node.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::backend::{Backend, Claim, Released, Renewal};
 use crate::error::{LockError, LossReason, Result};
 
 impl<B: Backend> Inner<B> {
-    /// Releases the claim on every node. A grant that a late attempt or the healing of a node brings afterwards is
-    /// released too.
+    /// Releases the claim on every node. If a late attempt or the healing of a node brings a grant afterwards, that
+    /// grant is released too.
     pub(super) async fn give_back(
         self: &Arc<Self>,
         claim: &Claim,
@@ -26,8 +26,7 @@ impl<B: Backend> Inner<B> {
         let sent = self.now();
         let tracked = self.ledger.track(claim.owner, sent, claim.ttl);
         let is_held = tracked.left(sent).is_some();
-        // This comes first: an attempt or a healing that gets a grant from now on sees this mark, and releases the
-        // grant.
+        // Set first: an attempt or a healing that gets a grant from now on sees this mark and releases the grant.
         tracked.returns();
         let open = RoundHandle::<Result<Released>>::new(self.nodes.len());
         let shared = Arc::new(claim.clone());
@@ -36,16 +35,16 @@ impl<B: Backend> Inner<B> {
         for number in 0..self.nodes.len() {
             let (quorum, claim, round) = (Arc::clone(self), Arc::clone(&shared), open.share());
             let tracked = tracked.clone();
-            // The call outlives a caller that is dropped or has its verdict. This deadline then ends it, so that a
-            // silent node does not keep its task for ever.
+            // The call may outlive its caller, which may be dropped or have its verdict. This deadline then ends the
+            // call, so that a silent node does not keep its task running forever.
             let mut patience = self.patience(fanout.alone(), sent, waits.majority);
             fanout.add(async move {
                 let node = &quorum.nodes[number];
-                // A holder may release before its last node has answered: one release after that answer is enough.
+                // A holder may release before its last node has answered. Then one release after that answer is enough.
                 if is_held && tracked.is_busy(number) {
                     tracked.follows(number, true);
-                    // No longer than for a straggler: a release must not wait for an attempt that a silent node does
-                    // not answer.
+                    // Waits no longer than for a straggler: a release must not wait for an attempt that a silent node
+                    // does not answer.
                     patience.limit = waits.node;
                     let _ = patience.with(pin!(tracked.slot(number))).await;
                     // If the attempt is still in progress, it frees its grant itself.
@@ -59,7 +58,7 @@ impl<B: Backend> Inner<B> {
                     tracked.released(number);
                 }
                 node.heard(&answer);
-                // An answer after the verdict needs no handling: it granted nothing.
+                // An answer after the verdict needs no handling, because a release grants nothing.
                 let _ = round.put(number, answer);
             });
         }
@@ -105,8 +104,8 @@ impl<B: Backend> Inner<B> {
         no_quorum(self.nodes.len(), "answer the release", failures.collect()).with_key(&claim.key)
     }
 
-    /// Turns an exclusive grant into a shared one. It is complete once a majority has done it; until then the grant is
-    /// exclusive.
+    /// Turns an exclusive grant into a shared one. The downgrade is complete when a majority has executed it. Until
+    /// then, the grant is exclusive.
     pub(super) async fn downgrade(self: &Arc<Self>, claim: &Claim) -> Renewal {
         let sent = self.now();
         let tracked = self.ledger.track(claim.owner, sent, claim.ttl);
@@ -131,7 +130,7 @@ impl<B: Backend> Inner<B> {
             Answer::Yes(lease) => Some(*lease),
             Answer::No(_) | Answer::Failed(_) => None,
         });
-        // The shortest lease counts, as for a grant: with one node less there may be no majority.
+        // The shortest lease counts, as for a grant: without its node there may be no majority.
         let lease = given.fold(claim.ttl, Duration::min);
         match renewal_verdict(self.nodes.len(), yes, no, 0) {
             Kept::Yes => {
@@ -139,13 +138,14 @@ impl<B: Backend> Inner<B> {
                 Renewal::Renewed { sent, lease, waiters: None }
             }
             Kept::No => Renewal::NotOwned,
-            // Nodes may have downgraded without an answer. They say yes to a repeated request, so the caller asks
-            // again. Until then its requests must name both forms of the grant: see `Claim::mark_shared`.
+            // Nodes may have downgraded without answering. Such nodes answer a repeated request with yes, so the caller
+            // repeats the request. Until then, its requests must name both forms of the grant: see
+            // `Claim::mark_shared`.
             Kept::Unknown | Kept::Open => Renewal::Unknown(self.not_downgraded(claim, answers)),
         }
     }
 
-    /// Returns the error of a downgrade without a majority: the refusal itself, if a majority refused for good.
+    /// Returns the error of a downgrade without a majority. If a majority refused permanently, returns its refusal.
     fn not_downgraded(&self, claim: &Claim, answers: Vec<Option<Answer<Duration>>>) -> LockError {
         let permanent = |answer: &Option<Answer<Duration>>| matches!(answer, Some(Answer::Failed(error)) if !error.is_temporary());
         let refused = answers.iter().filter(|answer| permanent(answer)).count();

@@ -1,4 +1,4 @@
-//! Renews a batch of grants by majority.
+//! Renewing a batch of grants by majority.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -21,19 +21,19 @@ pub(super) struct Part {
     pub(super) claim: Claim,
     pub(super) ttl: Duration,
     pub(super) tracked: Tracked,
-    /// The time until which the grant certainly belongs to its owner if this renewal succeeds.
+    /// The time until which the owner certainly has the grant if this renewal succeeds.
     pub(super) valid: Moment,
 }
 
-/// A batch, shared by the tasks of all nodes.
+/// A batch that the tasks of all nodes share.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) parts: Vec<Part>,
-    /// Whether a majority has each grant; set with the verdict.
+    /// Whether a majority has each grant. Set together with the verdict.
     renewed: OnceLock<Vec<bool>>,
 }
 
-/// The answers of one node to the parts; `None` if it did not answer.
+/// The answers of one node to the parts; `None` if the node did not answer.
 pub(super) type Answers = Option<Vec<Renewal>>;
 
 /// The answer of one node to one part, as a vote.
@@ -57,7 +57,7 @@ impl<B: Backend> Inner<B> {
         };
         let batch = Arc::new(Batch { parts: batch.iter().map(part).collect(), renewed: OnceLock::new() });
         let open = RoundHandle::<Answers>::new(self.nodes.len());
-        // A node gets the batch in one request, so the shortest lease limits the wait for all of them.
+        // A node gets the batch in one request, so the shortest lease limits the wait for the whole batch.
         let limit = timing::renewal(shortest, self.node_timeout);
         let mut fanout = Fanout::with_capacity(self.nodes.len());
         for number in 0..self.nodes.len() {
@@ -66,17 +66,17 @@ impl<B: Backend> Inner<B> {
                 let answers = quorum.renew_on(number, &batch, limit).await;
                 let wanting = batch.wanting(answers.as_deref());
                 match round.put(number, answers) {
-                    // Before the verdict: `heal_all` restores the missing grants. A dropped renewal has no verdict, so
-                    // nothing may be healed after it.
+                    // If the answer was in time, `heal_all` restores the missing grants. A dropped renewal has no
+                    // verdict, so nothing may be healed after it.
                     Ok(()) | Err((Disposition::GiveBack, _)) => {}
-                    // The answer came after the verdict, so this call heals its node.
+                    // The answer arrived after the verdict, so this call heals its node.
                     Err((Disposition::Keep, _)) => quorum.heal(number, &batch, wanting).await,
                 }
             });
         }
         let decide = |answers: &[Option<Answers>], waiting: Waiting| {
-            // Unlike an attempt, an open renewal does not stop waiting once a majority has answered. It delays no
-            // caller, and a yes that is given up too soon may cost the lock.
+            // Unlike an attempt, a renewal continues to wait after a majority has answered. It delays no caller, and a
+            // yes that is missed by a short wait may cost the lock.
             let over = waiting == Waiting::Nobody;
             let verdicts: Vec<_> =
                 (0..batch.parts.len()).map(|part| self.verdict(&batch, part, answers, over)).collect();
@@ -87,10 +87,10 @@ impl<B: Backend> Inner<B> {
         };
         let renewed = verdicts.iter().map(|verdict| *verdict == Kept::Yes).collect();
         batch.renewed.set(renewed).expect("BUG: there is one verdict");
-        // From here on a late call heals its own node, so the verdicts must be set before.
+        // From here on, a late call heals its own node, so the verdicts must be set before.
         let mut answers = open.close(Disposition::Keep);
-        // Before the results are made: `not_renewed` takes the errors out of the answers and leaves `NotOwned` in their
-        // place, which would look like a node to heal.
+        // Called before the results are made: `not_renewed` moves the errors out of the answers and leaves `NotOwned`
+        // instead, which would look like a node to heal.
         self.heal_all(&batch, &answers);
         let parts = batch.parts.iter().zip(verdicts).enumerate();
         parts
@@ -101,7 +101,7 @@ impl<B: Backend> Inner<B> {
                     Renewal::Renewed { sent, lease, waiters: None }
                 }
                 Kept::No => {
-                    // A token of the lost grant must not be returned for a later one.
+                    // A token of the lost grant must not be returned for a later grant.
                     part.tracked.loses();
                     Renewal::NotOwned
                 }
@@ -110,13 +110,13 @@ impl<B: Backend> Inner<B> {
             .collect()
     }
 
-    /// Returns the answers of one node; `None` if they do not arrive in time, or are not one for each part.
+    /// Returns the answers of one node, or `None` if they are late or their number is wrong.
     async fn renew_on(&self, number: usize, batch: &Batch, limit: Duration) -> Answers {
         let node = &self.nodes[number];
         let renews: Vec<_> =
             batch.parts.iter().map(|part| Renew { claim: &part.claim, ttl: part.ttl }).collect();
         let answers = tokio::time::timeout(limit, node.backend.renew(&renews)).await.ok();
-        // Answers are matched by their position, so a wrong number of them is no answer.
+        // Answers are matched by their position, so a wrong number of answers counts as no answer.
         let answers = answers.filter(|answers| answers.len() == renews.len());
         let unanswered = |answer: &Renewal| matches!(answer, Renewal::Unknown(error) if error.is_temporary());
         match &answers {
@@ -131,10 +131,10 @@ impl<B: Backend> Inner<B> {
         let skipped = self.skipped(|node| matches!(vote(&answers[node], part), Vote::Neither));
         for (node, answers) in answers.iter().enumerate() {
             match vote(answers, part) {
-                // A yes does not count if a release may be under way: it would end the grant that the node has just
-                // renewed.
+                // An answer of yes does not count if a release may be in flight: the release would end the grant that
+                // the node has just renewed.
                 Vote::Yes if batch.parts[part].tracked.is_sure(node) => yes += 1,
-                // A no counts even if a release may be under way: a release never brings a grant back.
+                // An answer of no counts even if a release may be in flight: a release never restores a grant.
                 Vote::No => no += 1,
                 Vote::Pending if !over && !skipped(node) => pending += 1,
                 Vote::Yes | Vote::Neither | Vote::Pending => {}
@@ -143,7 +143,8 @@ impl<B: Backend> Inner<B> {
         renewal_verdict(self.nodes.len(), yes, no, pending)
     }
 
-    /// Returns the shortest lease that a node gave: a node that gave less than requested forgets the grant sooner.
+    /// Returns the shortest lease that a node granted: if a node granted less than requested, it forgets the grant
+    /// sooner.
     fn shortest(&self, part: &Part, number: usize, answers: &[Option<Answers>]) -> Duration {
         let given = answers.iter().flatten().flatten().filter_map(|answers| match answers[number] {
             Renewal::Renewed { lease, .. } => Some(lease),
@@ -168,7 +169,7 @@ impl<B: Backend> Inner<B> {
 }
 
 impl Batch {
-    /// Returns the parts for which a node has answered that it does not have the grant.
+    /// Returns the parts for which the node answered that it does not have the grant.
     pub(super) fn wanting(&self, answers: Option<&[Renewal]>) -> Vec<usize> {
         let answers = answers.unwrap_or_default().iter().zip(&self.parts).enumerate();
         let wanting = answers.filter(|(_, (answer, _))| matches!(answer, Renewal::NotOwned));

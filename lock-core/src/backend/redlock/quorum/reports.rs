@@ -1,4 +1,4 @@
-//! Passes the reports of the nodes on, as far as they concern the quorum.
+//! Passing on reports of the nodes that concern the quorum.
 
 use std::sync::{Arc, Weak};
 
@@ -6,12 +6,12 @@ use crate::backend::{Listener, NodeAnswer};
 use crate::owner::Owner;
 use crate::sync::Mutex;
 
-/// The listeners of a quorum, each with the filter that its nodes report to.
+/// The listeners of a quorum. Each has a filter that receives the reports of the nodes.
 #[derive(Debug, Default)]
 pub(super) struct Reports(Mutex<Vec<Arc<OfNodes>>>);
 
 impl Reports {
-    /// Registers a listener, and returns what the nodes report to. Listeners that are gone are forgotten.
+    /// Registers a listener, and returns the filter for the nodes. Removes listeners that no longer exist.
     pub(super) fn add(&self, listener: Weak<dyn Listener>) -> Weak<dyn Listener> {
         let mut all = self.0.lock();
         all.retain(|of| of.0.strong_count() > 0);
@@ -63,8 +63,8 @@ mod tests {
     use crate::error::LossReason;
     use crate::owner::OwnerSource;
 
-    /// Counts reports: those of a quarantine in tens, those of an answer in hundreds, those of a dial in thousands, all
-    /// others in ones.
+    /// Counts reports: a report of a quarantine counts 10, of an answer 100, of a dial 1,000, and any other report
+    /// counts 1.
     #[derive(Debug, Default)]
     struct Counter(AtomicU32);
 

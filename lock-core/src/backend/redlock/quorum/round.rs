@@ -12,7 +12,7 @@ use super::fanout::Fanout;
 use super::timing::{Waiting, Waits};
 use crate::sync::{Mutex, MutexGuard, Notify};
 
-/// The fate of a grant whose answer comes after the verdict.
+/// What happens to a grant that arrives after the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Disposition {
     /// The grant is kept.
@@ -21,8 +21,8 @@ pub(super) enum Disposition {
     GiveBack,
 }
 
-/// The answers of all nodes to one request. The verdict closes the round. From then on [`put`](Self::put) returns an
-/// answer to the call that brings it, with its disposition.
+/// The answers of all nodes to one request. The verdict closes the round. After that, [`put`](Self::put) returns an
+/// answer to the call that received it, with its disposition.
 #[derive(Debug)]
 pub(super) struct Round<T> {
     inner: Mutex<Inner<T>>,
@@ -45,7 +45,7 @@ impl<T> Round<T> {
         self.inner.lock()
     }
 
-    /// Adds the answer of `node`. After the verdict it returns the answer, with its disposition.
+    /// Adds the answer of `node`. After the verdict, returns the answer with its disposition instead.
     pub(super) fn put(&self, node: usize, answer: T) -> Result<(), (Disposition, T)> {
         let mut inner = self.lock();
         if let Some(fate) = inner.fate {
@@ -57,24 +57,24 @@ impl<T> Round<T> {
         Ok(())
     }
 
-    /// Returns the disposition of further answers; `None` before the verdict.
+    /// Returns the disposition of later answers, or `None` before the verdict.
     pub(super) fn fate(&self) -> Option<Disposition> {
         self.lock().fate
     }
 
     /// Closes the round, and returns the answers so far, by node.
     pub(super) fn close(&self, fate: Disposition) -> Vec<Option<T>> {
-        // One lock for the disposition and the answers: each answer is either in the returned list or goes back to its
-        // call. None is lost, and none is cleaned up twice.
+        // One lock for the disposition and the answers: each answer is either in the returned list or is returned to
+        // its call. No answer is lost, and none is cleaned up twice.
         let mut inner = self.lock();
         inner.fate = Some(fate);
         // From here on `put` returns every answer, so nothing is stored in the empty list.
         std::mem::take(&mut inner.answers)
     }
 
-    /// Drives `fanout` until `decide` has a verdict on the answers. `decide` also gets the nodes that the caller still
-    /// waits for: each node, then a majority, and at last none. If only such a step brings a verdict, the wait for the
-    /// remaining calls has timed out.
+    /// Drives `fanout` until `decide` has a verdict on the answers. `decide` also receives the nodes that the caller
+    /// still waits for: first each node, then a majority, at last none. If only the second or third step brings a
+    /// verdict, the wait for the remaining calls has timed out.
     pub(super) async fn decided<V, F: Future<Output = ()> + Send + 'static>(
         &self,
         waits: Waits,
@@ -83,23 +83,24 @@ impl<T> Round<T> {
     ) -> Option<V> {
         let (mut news, mut timer) = (pin!(self.news.notified()), pin!(sleep(waits.node)));
         let mut waiting = Waiting::Each;
-        // The fan-out is dropped with this future, after the verdict or without it. Then the remaining calls become
+        // The fan-out is dropped together with this future, with or without a verdict. Then the remaining calls become
         // tasks.
         poll_fn(|cx| {
-            // This comes before the timer: an answer that is ready in the same poll must still count.
+            // Driven before the timer is polled: an answer that is ready in the same poll must still count.
             fanout.drive(cx);
             loop {
                 let inner = self.lock();
                 let verdict = decide(&inner.answers, waiting);
                 if verdict.is_some() || waiting == Waiting::Nobody {
-                    // Without the expired wait there would be no verdict: the silent nodes made the caller wait.
+                    // Without the expired wait there would be no verdict: the silent nodes have delayed the caller.
                     if waiting != Waiting::Each && decide(&inner.answers, Waiting::Each).is_none() {
                         fanout.alone().in_vain();
                     }
                     return Poll::Ready(verdict);
                 }
                 drop(inner);
-                // An answer may have arrived after the look: `notify_one` keeps a permit, so it is not missed.
+                // An answer may have arrived after the check. `notify_one` stores a permit, so the answer is not
+                // missed.
                 if news.as_mut().poll(cx).is_ready() {
                     news.set(self.news.notified());
                     continue;
@@ -123,7 +124,7 @@ impl<T> Round<T> {
     }
 }
 
-/// The side of the caller that waits for the verdict.
+/// The caller's handle to a round. The caller waits for the verdict.
 #[derive(Debug)]
 pub(super) struct RoundHandle<T> {
     round: Arc<Round<T>>,
@@ -131,22 +132,22 @@ pub(super) struct RoundHandle<T> {
 }
 
 impl<T> RoundHandle<T> {
-    /// Creates a round whose grants are released if it is dropped without a verdict.
+    /// Creates a round. If the round is dropped without a verdict, its grants are released.
     pub(super) fn new(nodes: usize) -> Self {
         Self::with_disposition(nodes, Disposition::GiveBack)
     }
 
-    /// Creates a round that treats its grants as `dropped` says if it is dropped without a verdict.
+    /// Creates a round. If the round is dropped without a verdict, its grants get the disposition `dropped`.
     pub(super) fn with_disposition(nodes: usize, dropped: Disposition) -> Self {
         Self { round: Arc::new(Round::new(nodes)), dropped }
     }
 
-    /// Returns the disposition of the grants of an attempt without a verdict, or with a failed one.
+    /// Returns the disposition of grants if an attempt has no verdict or has failed.
     pub(super) fn unwanted(&self) -> Disposition {
         self.dropped
     }
 
-    /// Returns the side of the calls that bring the answers.
+    /// Returns the calls' handle to the round. The calls add the answers.
     pub(super) fn share(&self) -> Arc<Round<T>> {
         Arc::clone(&self.round)
     }
@@ -162,8 +163,7 @@ impl<T> Deref for RoundHandle<T> {
 
 impl<T> Drop for RoundHandle<T> {
     fn drop(&mut self) {
-        // The caller was dropped before the verdict: the calls that are still running must know what to do with a
-        // grant.
+        // The caller was dropped before the verdict. The running calls then need the disposition for a grant.
         if self.fate().is_none() {
             self.close(self.dropped);
         }
@@ -178,7 +178,7 @@ mod tests {
 
     const SECOND: Waits = Waits::equal(Duration::from_secs(1));
 
-    /// There is no call to drive.
+    /// Returns a fan-out without calls.
     fn nobody() -> Fanout<std::future::Pending<()>> {
         Fanout::with_capacity(0)
     }

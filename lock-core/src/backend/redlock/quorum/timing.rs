@@ -1,26 +1,26 @@
-//! How long a quorum waits, and how much of a lease is left after that. Pure.
+//! How long a quorum waits, and how much of a lease is left afterwards. All functions are pure.
 
 use std::time::Duration;
 
 use super::votes::majority;
 
-/// The wait for a node as a fraction of the lease: small compared with the ttl, as the algorithm requires. After this
-/// wait, nine tenths of the lease are left.
+/// The lease divided by this is the wait for a node. The algorithm requires a wait that is short compared with the ttl.
+/// Nine tenths of the lease are left after this wait.
 const SHARE_OF_TTL: u32 = 10;
-/// The longest node timeout as a fraction of the lease. An attempt with its fencing token waits twice, and half of the
+/// The lease divided by this is the longest node timeout. An attempt with a fencing token waits twice, and half of the
 /// lease must be left.
 const LARGEST_SHARE: u32 = 5;
-/// The wait of a renewal as a fraction of the lease. A renewal starts after a third of the lease; a sixth leaves time
-/// for two more before the lease is over.
+/// The lease divided by this is the wait of a renewal. A renewal starts after a third of the lease. A wait of a sixth
+/// leaves time for two more renewals before the lease ends.
 const RENEWAL_SHARE: u32 = 6;
-/// The shortest wait. Below it an ordinary hiccup of the network would count as a failure.
+/// The shortest wait. With a shorter wait, an ordinary network delay would count as a failure.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// The shortest wait of a release, which need not fit into a lease.
+/// The shortest wait of a release, which may take longer than a lease.
 const SHORTEST_RELEASE: Duration = Duration::from_millis(50);
-/// The longest wait for a node after a majority has answered: an early answer of the majority is worth more than one
-/// more node.
+/// The longest wait for a node after a majority has answered. An early answer of the majority is better than one more
+/// node.
 const STRAGGLER: Duration = Duration::from_millis(50);
-/// The longest wait for a majority, however long the lease.
+/// The longest wait for a majority, however long the lease is.
 const AT_MOST: Duration = Duration::from_secs(1);
 
 /// The shortest lease: ten times the shortest wait.
@@ -29,9 +29,9 @@ pub(super) const MIN_TTL: Duration = Duration::from_millis(100);
 /// How long a caller waits for the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waits {
-    /// The wait for each node, once a majority has answered.
+    /// The wait for each node after a majority has answered.
     pub(super) node: Duration,
-    /// The wait for a majority. It may be longer: without a majority the call fails anyway, and distant nodes need the
+    /// The wait for a majority. It may be longer: without a majority the call fails anyway, and distant nodes need more
     /// time.
     pub(super) majority: Duration,
 }
@@ -46,13 +46,13 @@ impl Waits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
     Each,
-    /// A majority of the nodes; once it has answered, none.
+    /// A majority of the nodes. After a majority has answered, no node.
     Majority,
     Nobody,
 }
 
 impl Waiting {
-    /// Returns whether a missing answer counts as a failure, when `answered` nodes said yes or no.
+    /// Returns whether a missing answer counts as a failure. `answered` is the number of nodes that said yes or no.
     pub(super) const fn is_over(self, answered: usize, nodes: usize) -> bool {
         match self {
             Self::Each => false,
@@ -62,7 +62,7 @@ impl Waiting {
     }
 }
 
-/// Returns how long an attempt waits for the nodes; `given` is the configured node timeout.
+/// Returns how long an attempt waits for the nodes. `given` is the configured node timeout.
 pub(super) fn attempt(ttl: Duration, given: Option<Duration>) -> Waits {
     if let Some(given) = given {
         return Waits::equal(given.min(ttl / LARGEST_SHARE));
@@ -71,14 +71,15 @@ pub(super) fn attempt(ttl: Duration, given: Option<Duration>) -> Waits {
     Waits { node: share.min(STRAGGLER), majority: share.min(AT_MOST) }
 }
 
-/// Returns when a detached call to a node is given up: much later than by its caller, because a slow answer is not a
-/// failure.
+/// Returns how long a detached call waits for its node. This is much longer than the caller's wait, because a slow
+/// answer is not a failure.
 pub(super) fn patience(ttl: Duration, given: Option<Duration>) -> Duration {
-    // A short node timeout ends the caller's wait and not the call: a node that answers a little later is not suspect.
+    // A short node timeout ends only the caller's wait, not the call: a node that answers a little later is not
+    // suspect.
     attempt(ttl, None).majority.max(attempt(ttl, given).majority)
 }
 
-/// Returns how long a renewal of this lease waits for a node. It may be long, because a renewal delays no caller.
+/// Returns how long a renewal of this lease waits for a node. The wait may be long, because a renewal delays no caller.
 pub(super) fn renewal(ttl: Duration, given: Option<Duration>) -> Duration {
     (ttl / RENEWAL_SHARE).max(SHORTEST).min(AT_MOST.max(given.unwrap_or(AT_MOST))).min(ttl / 4)
 }
@@ -89,16 +90,16 @@ pub(super) fn release(ttl: Duration, given: Option<Duration>) -> Waits {
     Waits { node: given.unwrap_or(STRAGGLER).min(majority), majority }
 }
 
-/// Returns the rest of a lease that counts from before the first request: the *validity* of the algorithm.
+/// Returns the rest of a lease that counts from before the first request. The algorithm calls it the *validity*.
 pub(super) fn validity(lease: Duration, drift: Duration, elapsed: Duration) -> Duration {
     lease.saturating_sub(drift).saturating_sub(elapsed)
 }
 
 /// Returns whether too little of the lease is left to keep the grant.
 ///
-/// The wait for the nodes is a fifth of the lease at most. So less than half is left only if this process was paused
-/// meanwhile, or the nodes take longer than the ttl allows. The holder would start with an overdue renewal and no time
-/// for another one; a new attempt is better.
+/// The wait for the nodes is at most a fifth of the lease. So less than half of the lease is left only if this process
+/// was paused, or if the nodes take too long for this ttl. The holder would start with an overdue renewal and without
+/// time for another one. A new attempt is better.
 pub(super) fn is_too_little(validity: Duration, lease: Duration) -> bool {
     validity < lease / 2
 }
@@ -117,25 +118,25 @@ mod tests {
     fn how_long_nodes_are_waited_for() {
         let waits = |node, majority| Waits { node, majority };
         let second = Duration::from_secs(1);
-        // ttl, node timeout; attempt, renewal, release, given up.
+        // Columns: (ttl, node timeout), (attempt, renewal, release, detached call).
         let table = [
             ((ms(100), None), (waits(ms(10), ms(10)), ms(100) / 6, waits(ms(50), ms(50)), ms(10))),
             ((ms(500), None), (waits(ms(50), ms(50)), ms(500) / 6, waits(ms(50), ms(50)), ms(50))),
             ((ms(3_000), None), (waits(ms(50), ms(300)), ms(500), waits(ms(50), ms(300)), ms(300))),
             ((ms(10_000), None), (waits(ms(50), second), second, waits(ms(50), second), second)),
             ((ms(86_400_000), None), (waits(ms(50), second), second, waits(ms(50), second), second)),
-            // A given timeout is the limit for a majority, too. It shortens neither renewals nor detached calls.
+            // A given timeout also limits the wait for a majority. It shortens neither renewals nor detached calls.
             ((ms(10_000), Some(ms(5))), (Waits::equal(ms(5)), second, waits(ms(5), second), second)),
             ((ms(10_000), Some(ms(200))), (Waits::equal(ms(200)), second, waits(ms(200), second), second)),
             ((ms(10_000), Some(ms(1_500))), {
                 (Waits::equal(ms(1_500)), ms(1_500), waits(second, second), ms(1_500))
             }),
-            // The timeout is a fifth of the lease at most.
+            // The timeout is at most a fifth of the lease.
             (
                 (ms(1_000), Some(ms(500))),
                 (Waits::equal(ms(200)), ms(1_000) / 6, waits(ms(100), ms(100)), ms(200)),
             ),
-            // Leases below the minimum still end every wait.
+            // Even a lease below the minimum ends every wait.
             ((ms(20), None), (Waits::equal(ms(5)), ms(5), waits(ms(50), ms(50)), ms(5))),
         ];
         for ((ttl, given), expected) in table {
@@ -146,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_silent_node_is_given_up_for_a_majority_only() {
-        // Answered, of; over.
+        // Columns: (answered, nodes), over.
         let table = [((0, 3), false), ((1, 3), false), ((2, 3), true), ((2, 5), false), ((3, 5), true)];
         for ((answered, nodes), over) in table {
             assert!(!Waiting::Each.is_over(answered, nodes), "{answered} of {nodes}");
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_is_left() {
-        // Lease, drift, elapsed; left, too little.
+        // Columns: (lease, drift, elapsed), (left, too little).
         let table = [
             ((1_000, 12, 100), (888, false)),
             ((1_000, 12, 488), (500, false)),
@@ -172,7 +173,7 @@ mod tests {
     }
 
     proptest! {
-        /// Two waits, as an attempt with its fencing token needs, leave more than half of every lease that is allowed.
+        /// Two waits, which an attempt with a fencing token needs, leave more than half of every allowed lease.
         #[test]
         fn a_grant_in_time_is_worth_having(
             ttl in 100_u64..100_000_000,

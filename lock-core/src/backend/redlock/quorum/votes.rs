@@ -1,6 +1,6 @@
-//! Counts the votes of the nodes and decides. Pure.
+//! Counting the votes of the nodes and deciding. All functions are pure.
 //!
-//! Everything rests on one fact: two majorities of the nodes have a node in common, and that node refuses one of the
+//! The safety of a quorum depends on one fact: two majorities have a node in common, and that node refuses one of the
 //! two claims. So the verdict `Won` always needs the grants of more than half of the nodes.
 
 /// The vote of one node on an attempt.
@@ -8,13 +8,13 @@
 pub(super) enum Vote {
     Granted,
     Held,
-    /// An error that a retry cannot fix: the key is in use in another mode, the password is wrong.
+    /// An error that a retry cannot fix. For example, the key is in use in another mode, or the password is wrong.
     Refused,
-    /// No answer in time, or an error that says neither yes nor no.
+    /// No answer in time, or an error that means neither yes nor no.
     Unavailable,
 }
 
-/// The number of votes of each kind. The missing nodes have not answered yet.
+/// The number of votes of each kind. The remaining nodes have not answered yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     nodes: usize,
@@ -36,11 +36,11 @@ pub(super) enum Verdict {
 /// Why an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// A majority answered, in part that another owner has the key.
+    /// A majority answered, and some of these nodes reported another owner.
     Contended,
-    /// Fewer than a majority answered yes or no.
+    /// Fewer nodes than a majority answered yes or no.
     NoQuorum,
-    /// The nodes that refuse for good leave no majority.
+    /// Too many nodes refuse permanently, so the others are not a majority.
     Refused,
 }
 
@@ -49,7 +49,7 @@ pub(super) const fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }
 
-/// Returns how many nodes may fail with a majority left.
+/// Returns how many nodes may fail so that a majority is left.
 pub(super) const fn max_failures(nodes: usize) -> usize {
     nodes - majority(nodes)
 }
@@ -72,8 +72,8 @@ impl Tally {
         self.nodes - self.granted - self.held - self.refused - self.unavailable
     }
 
-    /// Returns the verdict as soon as no further answer can change it. So it does not depend on the order of the
-    /// answers.
+    /// Returns the verdict as soon as no further answer can change it. So the verdict does not depend on the order of
+    /// the answers.
     pub(super) fn verdict(self) -> Verdict {
         let (need, spare, pending) = (majority(self.nodes), max_failures(self.nodes), self.pending());
         let said = self.granted + self.held;
@@ -82,8 +82,7 @@ impl Tally {
         } else if self.granted + pending >= need {
             // A majority of grants is still possible.
             Verdict::Open
-        // This comes before contention: no retry can win against refusals that leave no majority, so the caller must
-        // not wait.
+        // Checked before contention: if the refusals leave no majority, no retry can win, so the caller must not wait.
         } else if self.refused > spare {
             Verdict::Lost(Why::Refused)
         } else if said >= need {
@@ -91,29 +90,30 @@ impl Tally {
         } else if said + pending < need && self.refused + pending <= spare {
             Verdict::Lost(Why::NoQuorum)
         } else {
-            // Lost for certain, but a pending answer may still decide why.
+            // The attempt is certainly lost, but a pending answer may still change the reason.
             Verdict::Open
         }
     }
 }
 
-/// The outcome of a renewal, or of another call of a holder.
+/// The outcome of a renewal, or of another request of a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
     /// A majority has the grant.
     Yes,
-    /// The nodes that do not have the grant leave no majority.
+    /// Too many nodes do not have the grant, so the others are not a majority.
     No,
-    /// Neither, and no answer is pending.
+    /// Neither of these, and no answer is pending.
     Unknown,
     Open,
 }
 
-/// Returns the verdict on a grant: `yes` nodes have it, `no` nodes do not, `pending` nodes have not answered.
+/// Returns the verdict on a grant: `yes` nodes have it, `no` nodes do not have it, and `pending` nodes have not
+/// answered.
 pub(super) const fn renewal_verdict(nodes: usize, yes: usize, no: usize, pending: usize) -> Kept {
     if yes >= majority(nodes) {
         Kept::Yes
-    // The others are not a majority, even if all of them have the grant.
+    // The other nodes are not a majority, even if all of them have the grant.
     } else if no > max_failures(nodes) {
         Kept::No
     } else if pending == 0 {
@@ -129,7 +129,7 @@ pub(super) enum GivenBack {
     Released,
     Expired,
     Taken,
-    /// Fewer than a majority answered: the grant may be there still.
+    /// Fewer nodes than a majority answered: the grant may still exist.
     Unknown,
     Open,
 }
@@ -145,8 +145,8 @@ pub(super) struct Releases {
 }
 
 impl Releases {
-    /// Returns the verdict. Once a majority has answered, the next owner can get a majority: a grant that silent nodes
-    /// may keep until the lease is over blocks no owner.
+    /// Returns the verdict. After a majority has answered, the next owner can get a majority. So a grant that silent
+    /// nodes may keep until the lease ends blocks no owner.
     pub(super) fn verdict(self) -> GivenBack {
         let need = majority(self.nodes);
         let answered = self.released + self.expired + self.taken;
@@ -164,10 +164,10 @@ impl Releases {
         }
         match () {
             () if answered < need => GivenBack::Unknown,
-            // A node that failed may have answered the same, which would make a majority.
+            // If the failed nodes executed the release with the same result, there is a majority for that result.
             () if self.released > 0 && self.released + self.failed >= need => GivenBack::Released,
             () if self.taken > 0 && self.taken + self.failed >= need => GivenBack::Taken,
-            // Fewer than a majority can have had the grant when the release arrived, so the grant was over.
+            // When the release arrived, at most a minority can have had the grant, so the grant had already ended.
             () => GivenBack::Expired,
         }
     }
@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// `g`ranted, `h`eld, `r`efused, `u`navailable, anything else: not yet.
+    /// Parses votes: `g`ranted, `h`eld, `r`efused, `u`navailable. Any other letter means no vote yet.
     fn parse(text: &str) -> Verdict {
         let votes = text.chars().filter_map(|letter| match letter {
             'g' => Some(Vote::Granted),
@@ -201,7 +201,7 @@ mod tests {
             (Lost(Contended), "h hh. ghh hhh ghu uhg hhu hhr ghr hhh.. gghhh gghhu gghhr gghur ghhuu ghhru"),
             (Lost(NoQuorum), "u uu. uuu guu huu uuh uur gru uuu.. gguuu ghuuu ghuur hhuru"),
             (Lost(Refused), "r rr. rrr grr hrr urr rrr.. ggrrr hhrrr ghrrr"),
-            // Lost for certain, but not yet why.
+            // Certainly lost, but the reason is still open.
             (Open, "hu. ur. hhu.. huu.. ruu.. rru.. hr. hru.."),
         ];
         for (expected, cases) in table {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     proptest! {
-        /// All answers give a verdict, and the first verdict that a prefix gives is the same, in any order.
+        /// All answers together give a verdict. In any order, the first verdict of a prefix is the same.
         #[test]
         fn the_order_of_the_answers_does_not_matter(votes in elections(), seed in any::<u64>()) {
             let nodes = votes.len();
@@ -235,7 +235,7 @@ mod tests {
             }
         }
 
-        /// However the nodes are split between two owners, at most one of them wins.
+        /// However the nodes are divided between two owners, at most one owner wins.
         #[test]
         fn two_never_win(owners in elections(), late in 0_usize..9) {
             let nodes = owners.len();
@@ -248,12 +248,12 @@ mod tests {
             let first = Tally::new(nodes, owners.iter().copied()).verdict();
             let second = Tally::new(nodes, owners[..seen].iter().map(other)).verdict();
             prop_assert!(first != Verdict::Won || second != Verdict::Won);
-            // The control: if half were enough, two could win as soon as there are two halves.
+            // A negative control: if half of the nodes were enough, two owners could win whenever there are two halves.
             let half = |wins: Vote| owners.iter().filter(|vote| **vote == wins).count() >= nodes.div_ceil(2);
             prop_assert!(!(half(Vote::Granted) && half(Vote::Held)) || nodes.is_multiple_of(2));
         }
 
-        /// A grant is kept or lost by a majority, and never both.
+        /// A majority keeps or loses a grant, and never both.
         #[test]
         fn a_grant_is_kept_by_a_majority(nodes in prop::sample::select(vec![1_usize, 3, 5, 7]), yes in 0_usize..8, no in 0_usize..8) {
             prop_assume!(yes + no <= nodes);
@@ -269,8 +269,8 @@ mod tests {
 
     #[test]
     fn half_of_an_even_number_would_let_two_win() {
-        // An even number is refused elsewhere (it survives no more failures); this shows that half is not enough: two
-        // of four each.
+        // An even number of nodes is refused elsewhere, because it survives no more failures. This test shows that half
+        // of the nodes is not enough: two of four nodes voted for each owner.
         let split = [Vote::Granted, Vote::Granted, Vote::Held, Vote::Held];
         assert_eq!(Tally::new(4, split).verdict(), Verdict::Lost(Why::Contended));
         assert_eq!((majority(4), max_failures(4), majority(5), max_failures(5)), (3, 1, 3, 2));
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn releases() {
-        // Released, expired, taken, failed, nodes.
+        // Columns: (released, expired, taken, failed, nodes), verdict.
         let table = [
             ((2, 0, 0, 0, 3), GivenBack::Released),
             ((1, 0, 0, 0, 3), GivenBack::Open),

@@ -1,4 +1,4 @@
-//! The bootstrap: the only way in which the gated scripts are loaded into a server.
+//! The bootstrap, which is the only way to load the gated scripts into a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use ::redis::{Pipeline, Value};
 use super::scripts::{ALL, MARKER, ONE, RUN_ID_LEN, boot_script};
 use crate::backend::redis::error::Failure;
 
-/// The result of the last bootstrap over a connection, which every gated request needs.
+/// The result of the last bootstrap over a connection. Every gated request needs this result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Registration {
     /// The run id of the server.
     pub(super) run: [u8; RUN_ID_LEN],
-    /// The contents of the marker in one text. A request carries it, so that the script detects the marker of another
-    /// incarnation even if the script is cached: in another database of the server, behind a proxy that reconnects, or
-    /// on a live server that was made a replica.
+    /// The contents of the marker in one text. Every request contains the text. So the script detects the marker of
+    /// another incarnation even if the script is cached: in another database of the server, behind a proxy that
+    /// reconnects, or on a live server that was made a replica.
     pub(super) marker_digest: Arc<[u8]>,
-    /// The end of the quarantine by the clock of the server, in us.
+    /// The end of the quarantine by the server's clock, in us.
     pub(super) till: i64,
     /// The SHA-1 of the script for one claim.
     pub(super) one: [u8; 40],
@@ -25,23 +25,24 @@ pub(super) struct Registration {
     pub(super) all: [u8; 40],
 }
 
-/// The findings of a bootstrap: see `scripts/boot.lua`.
+/// The results of a bootstrap: see `scripts/boot.lua`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Boot {
     pub(super) max_ttl: Duration,
-    /// Why a quarantine began; 0 for all but the client whose bootstrap wrote the marker.
+    /// The reason for a new quarantine. The value is 0 for every client except the one whose bootstrap wrote the
+    /// marker.
     pub(super) why: i64,
     pub(super) left: Duration,
 }
 
-/// Returns the commands of a bootstrap: `MULTI; EVAL boot; SCRIPT LOAD ..; EXEC`. They are one transaction, because a
-/// restart between two commands would load the scripts into an incarnation without a marker.
+/// Returns the commands of a bootstrap: `MULTI; EVAL boot; SCRIPT LOAD ..; EXEC`. The commands are one transaction,
+/// because a restart between two commands would load the scripts into an incarnation without a marker.
 pub(super) fn transaction(max_millis: u64, new_cluster: bool) -> Pipeline {
     let mut commands = Pipeline::with_capacity(5);
     commands.cmd("MULTI");
     commands.cmd("EVAL").arg(boot_script()).arg(1).arg(MARKER).arg(max_millis).arg(u8::from(new_cluster));
-    // The only place that loads these scripts. Loaded anywhere else, they would run on a server without a marker of its
-    // run.
+    // This is the only place that loads these scripts. If another place loaded them, they could run on a server that
+    // has no marker of its run.
     for source in [&ONE, &ALL] {
         commands.cmd("SCRIPT").arg("LOAD").arg(source.text());
     }
@@ -51,7 +52,7 @@ pub(super) fn transaction(max_millis: u64, new_cluster: bool) -> Pipeline {
 
 /// Reads the answers to [`transaction`].
 pub(super) fn read(answers: &[Value]) -> Result<(Boot, Registration), Failure> {
-    // The first error names the reason; the reply to `EXEC` only says that a command was refused.
+    // The first error contains the reason. The reply to `EXEC` reports only that a command was refused.
     let refused = answers.iter().find_map(|answer| match answer {
         Value::ServerError(error) => Some(Failure::of_reply(error)),
         _ => None,
@@ -108,7 +109,7 @@ fn booted(answer: &Value) -> Result<(Boot, Incarnation), Failure> {
     }
 }
 
-/// Reads a SHA-1 or a run id: both are 40 hexadecimal digits.
+/// Reads a SHA-1 or a run id. Both have 40 hexadecimal digits.
 fn name(answer: &Value) -> Result<[u8; 40], Failure> {
     match answer {
         Value::BulkString(text) => text.as_slice().try_into().map_err(|_| Failure::unexpected(answer)),

@@ -1,21 +1,21 @@
-//! Detects that the clock of a server was set: its readings are compared with the time that passed here.
+//! Detecting that the clock of a server was set: its readings are compared with the time that passed in this process.
 
 use crate::clock::Moment;
 
-/// The largest deviation of a clock that counts as noise, in us: far above the noise of a network, far below any step
-/// by which a clock would be set.
+/// The largest deviation of a clock that counts as noise, in us. The tolerance is far above the noise of a network, and
+/// far below any step by which a clock would be set.
 pub(super) const TOLERANCE: i64 = 50_000;
 
-/// The drift that is allowed between the two clocks, in us per second: twice the rate at which `adjtime` slews a clock.
+/// The allowed drift between the two clocks, in us per second: twice the rate at which `adjtime` adjusts a clock.
 const DRIFT_PER_SECOND: i64 = 1_000;
 
-/// The offset of a server's clock from ours, in us. It lies between two bounds, whose distance is the time that the
-/// answer took.
+/// The offset of a server's clock from ours, in us. The offset is between two bounds. Their distance is the round-trip
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reading {
     pub(super) least: i64,
     pub(super) most: i64,
-    /// The time of the reading, in us of our clock.
+    /// The time of the reading, in us on our clock.
     pub(super) at: i64,
 }
 
@@ -30,17 +30,17 @@ impl Reading {
         self.least.midpoint(self.most)
     }
 
-    /// Returns the reading with the bounds that can still be trusted at `at`: they widen by the allowed drift.
+    /// Returns this reading at the later time `at`. The bounds are wider by the allowed drift.
     fn aged(self, at: i64) -> Self {
         let age = at.saturating_sub(self.at).max(0);
         let drift = (age / 1_000_000).saturating_mul(DRIFT_PER_SECOND).saturating_add(1);
         Self { least: self.least.saturating_sub(drift), most: self.most.saturating_add(drift), at }
     }
 
-    /// Returns by how much this offset is certainly larger (or, negative, smaller) than `other`; 0 if the bounds
-    /// overlap.
+    /// Returns by how much this offset is certainly larger than `other`. The result is negative if it is smaller, and 0
+    /// if the bounds overlap.
     pub(super) fn beyond(self, other: Self) -> i64 {
-        // Only a gap between the bounds proves a difference: within them the offset may be the same.
+        // Only a gap between the bounds proves a difference. If they overlap, the offset may be the same.
         if self.least > other.most {
             self.least.saturating_sub(other.most)
         } else {
@@ -49,35 +49,35 @@ impl Reading {
     }
 }
 
-/// Returns the time of `moment` on the clock that also counts suspend, as the server's does; in us.
+/// Returns the time of `moment`, in us, on a clock that also runs during suspend, like the server's clock.
 pub(super) fn micros(moment: Moment) -> i64 {
     moment.parts().1 / 1_000
 }
 
-/// The knowledge about one server's clock.
+/// The readings of one server's clock.
 #[derive(Debug, Default)]
 pub(super) struct ClockGuard {
     last: Option<Reading>,
 }
 
 impl ClockGuard {
-    /// Returns the current reading, `None` before the first one.
+    /// Returns the current reading, or `None` before the first one.
     pub(super) fn last(&self) -> Option<Reading> {
         self.last
     }
 
-    /// Records a reading. Returns the step by which the clock was set since the last one, in us, if it certainly was.
+    /// Records a reading. If the clock was certainly set since the last reading, returns the size of that step in us.
     pub(super) fn observe(&mut self, reading: Reading) -> Option<i64> {
         let Some(last) = self.last else {
             self.last = Some(reading);
             return None;
         };
-        // `max`, because each runtime has a connection, and their answers may be recorded in an order other than that
-        // of their arrival.
+        // Uses `max`, because each runtime has its own connection, and answers may be recorded in another order than
+        // they arrive.
         let known = last.aged(reading.at.max(last.at));
         let step = reading.beyond(known);
-        // While both readings agree, their intersection counts, so that one slow answer with wide bounds hides no later
-        // step. A step of the clock makes the old bounds worthless.
+        // If both readings agree, their intersection counts, so that a slow answer with wide bounds does not hide a
+        // later step. After a step of the clock, the old bounds are useless.
         self.last = Some(match step {
             0 => Reading {
                 least: known.least.max(reading.least),
@@ -94,7 +94,7 @@ impl ClockGuard {
 mod tests {
     use super::*;
 
-    /// The server's clock is `ahead` at `at` and takes `took` to say so, in ms.
+    /// Returns a reading: the server's clock is `ahead` at the time `at`, and the answer takes `took`, in ms.
     fn reading(ahead: i64, at: i64, took: i64) -> Reading {
         let (sent, received) = (at * 1_000, (at + took) * 1_000);
         let said = sent + took * 500 + ahead * 1_000;
@@ -103,17 +103,17 @@ mod tests {
 
     #[test]
     fn only_a_certain_step_is_one() {
-        // Two readings, each by how much the server is ahead, when, and how long the answer took; the step in ms.
+        // Columns: two readings (how far the server is ahead, when, how long the answer took), and the step in ms.
         let table = [
             ((0, 0, 1), (0, 500, 1), None),
             ((0, 0, 1), (40, 500, 1), None),
             ((0, 0, 0), (51, 1, 0), Some(50)),
             ((0, 0, 1), (31_000, 500, 1), Some(30_998)),
             ((0, 0, 1), (-3_600_000, 500, 1), Some(-3_599_998)),
-            // An answer that took 400 ms proves no step of 150 ms, and does prove one of 500 ms.
+            // An answer that took 400 ms does not prove a step of 150 ms, but proves a step of 500 ms.
             ((0, 0, 1), (150, 500, 400), None),
             ((0, 0, 1), (500, 500, 400), Some(299)),
-            // An hour without contact: 0.1 % of it is no step.
+            // An hour without contact: a deviation of 0.1 % is not a step.
             ((0, 0, 1), (3_500, 3_600_000, 1), None),
             ((0, 0, 1), (3_700, 3_600_000, 1), Some(98)),
         ];
@@ -132,7 +132,7 @@ mod tests {
             assert_eq!(guard.observe(reading(ahead, at, took)), None);
         }
         assert!(guard.observe(reading(70, 2_000, 1)).is_some());
-        // A step is reported once; the new offset is the known one from then on.
+        // A step is reported once. After that, the new offset is the known one.
         assert_eq!(guard.observe(reading(70, 2_100, 1)), None);
     }
 

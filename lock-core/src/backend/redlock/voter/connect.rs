@@ -1,4 +1,4 @@
-//! Connects to voters: to one, or to all of a quorum.
+//! Connecting to voters: to one voter, or to all voters of a quorum.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -29,18 +29,18 @@ use crate::runtime::current_runtime;
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(50), Duration::from_millis(500));
 
 impl Voter {
-    /// Connects to the server at `url`, as [`Redis::connect`] does, as a voter of a quorum.
+    /// Connects to the server at `url` like [`Redis::connect`], but as a voter of a quorum.
     /// [`connect_all`](Self::connect_all) connects to all voters of a quorum.
     ///
     /// # Errors
     ///
-    /// As [`Redis::connect`]. [`InvalidRequest`](LockErrorKind::InvalidRequest): the other clients of this server
-    /// agreed on another `max_ttl`. [`Unsupported`](LockErrorKind::Unsupported): a server before 7.0, or one whose
+    /// As [`Redis::connect`]. [`InvalidRequest`](LockErrorKind::InvalidRequest): the other clients of this server use
+    /// another `max_ttl`. [`Unsupported`](LockErrorKind::Unsupported): a server before 7.0, or a server whose
     /// `maxmemory-policy` is not `noeviction`.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime with its I/O and time drivers.
+    /// Panics outside a tokio runtime with its I/O and time drivers.
     ///
     /// # Cancel safety
     ///
@@ -68,19 +68,19 @@ impl Voter {
         }
     }
 
-    /// Connects to all voters of a quorum, in the order of `urls`. A majority must answer within the
-    /// `connect_timeout`. A voter that is down is dialled until it answers, and votes from then on. The clocks of the servers are compared: a server whose clock
-    /// differs from the others does not vote for the longest lease.
+    /// Connects to all voters of a quorum, in the order of `urls`. A majority must answer within the `connect_timeout`.
+    /// If a voter is down, it is dialled until it answers, and it votes from then on. The clocks of the servers are
+    /// compared. A server whose clock differs from the others does not vote during the longest lease.
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect), for any of the servers. [`InvalidRequest`](LockErrorKind::InvalidRequest): no
-    /// URL, or two that lead to one server. [`NoQuorum`](LockErrorKind::NoQuorum): fewer than a majority answer;
-    /// temporary.
+    /// As [`connect`](Self::connect), for any of the servers. [`InvalidRequest`](LockErrorKind::InvalidRequest): there
+    /// is no URL, or two URLs lead to the same server. [`NoQuorum`](LockErrorKind::NoQuorum): fewer servers than a
+    /// majority answer (temporary).
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime with its I/O and time drivers.
+    /// Panics outside a tokio runtime with its I/O and time drivers.
     ///
     /// # Cancel safety
     ///
@@ -96,20 +96,20 @@ impl Voter {
         let limit = configs.first().map(|config| config.connect_timeout).unwrap_or_default();
         let dialled = dial_all(configs, options).await?;
         let down: Vec<&LockError> = dialled.iter().filter_map(|(_, error)| error.as_ref()).collect();
-        // Permanent errors have been returned by now, so the voters that are down may come back.
+        // Permanent errors were returned above, so the voters that are down may come back.
         majority(dialled.len(), &down, limit)?;
         for error in down {
             tracing::warn!(%error, "a voter is down; it votes when it is back");
         }
         let voters: Vec<Self> = dialled.into_iter().map(|(voter, _)| voter).collect();
-        // This comes after the dials, because the servers are compared by the run ids that they answered.
+        // Called after the dials, because the servers are compared by the run ids in their answers.
         introduce(&voters)?;
         Ok(voters)
     }
 }
 
-/// Reads the URL of one server. It refuses addresses that a fail-over moves to another server: such a voter would have
-/// two votes, because the replaced primary continues to grant for a while and its marker is right.
+/// Reads the URL of one server. Refuses addresses that a failover moves to another server. Such a voter would have two
+/// votes: the replaced primary continues to grant for a while, and its marker is valid.
 pub(super) fn one_server(url: &str) -> Result<Config> {
     let config = Config::parse(url)?;
     if config.durability.is_some() {
@@ -132,7 +132,7 @@ pub(super) fn one_server(url: &str) -> Result<Config> {
     }
 }
 
-/// A server that is dialled, and the outcome of its dials so far.
+/// A server that is being dialled, and the outcome of its dials so far.
 #[derive(Clone)]
 struct Candidate {
     server: Arc<Shared<VoterRole>>,
@@ -140,11 +140,11 @@ struct Candidate {
     pauses: Pauses,
 }
 
-/// The outcome of one dial of the candidate with this number.
+/// The outcome of one dial, with the number of its candidate.
 type Dialled = (usize, std::result::Result<Session<VoterRole>, Failure>);
 
-/// Dials all servers at once, so that the time-outs of servers that are down do not add up, and repeats that until a
-/// majority answers. So a minority that is down does not keep the service from starting.
+/// Dials all servers at once, and repeats failed dials until a majority answers. So the time-outs of servers that are
+/// down do not add up, and a minority that is down does not prevent the service from starting.
 async fn dial_all(configs: Vec<Config>, options: VoterOptions) -> Result<Vec<(Voter, Option<LockError>)>> {
     let candidates = configs.into_iter().map(|config| Candidate::new(config, options));
     let mut candidates = candidates.collect::<Result<Vec<_>>>()?;
@@ -167,7 +167,7 @@ async fn dial_all(configs: Vec<Config>, options: VoterOptions) -> Result<Vec<(Vo
         let candidate = &mut candidates[number];
         match outcome {
             Ok(session) => sessions[number] = Some(session),
-            // A permanent error ends every dial: this return drops `dials`, which aborts them.
+            // A permanent error ends all dials: this return drops `dials`, which aborts them.
             Err(failure) if failure.is_permanent() => {
                 return Err(failure.to_error(candidate.server.address()));
             }
@@ -180,7 +180,8 @@ async fn dial_all(configs: Vec<Config>, options: VoterOptions) -> Result<Vec<(Vo
             }
         }
         if sessions.iter().flatten().count() > sessions.len() / 2 {
-            // Done if all others have failed once; else they get as long again as the majority took.
+            // Done if all other candidates have failed once. Otherwise they get as much time again as the majority
+            // needed.
             let has_failed = |number: usize| candidates[number].failure.is_some();
             if sessions.iter().enumerate().all(|(number, session)| session.is_some() || has_failed(number)) {
                 break;
@@ -217,7 +218,8 @@ impl Candidate {
         }
     }
 
-    /// Returns the voter, and an error if it has no session; it is then dialled at once and until it answers.
+    /// Returns the voter. Without a session, also returns an error, and the voter is dialled from now on until it
+    /// answers.
     fn into_voter(
         self,
         session: Option<Session<VoterRole>>,
@@ -232,14 +234,14 @@ impl Candidate {
     }
 }
 
-/// Refuses an address that is named twice: with two votes of one server, a majority would mean nothing.
+/// Refuses an address that is named twice: if one server had two votes, a majority would prove nothing.
 fn different(configs: &[Config]) -> Result<()> {
     if configs.is_empty() {
         return Err(LockError::new(LockErrorKind::InvalidRequest, "a quorum needs a voter"));
     }
     for (number, config) in configs.iter().enumerate() {
-        // Finds equal addresses only. Two names of one server are found by its run id, in `introduce` or when it
-        // registers.
+        // Finds only equal addresses. Two names of one server are found by its run id, in `introduce` or when the
+        // server registers.
         if configs[..number].iter().any(|other| other.address == config.address) {
             return Err(twice().to_error(&config.address));
         }
@@ -261,20 +263,20 @@ fn majority(all: usize, down: &[&LockError], limit: Duration) -> Result<()> {
     Err(LockError::new(LockErrorKind::NoQuorum, detail).nothing_taken())
 }
 
-/// Connects the voters with their peers, and refuses a server that is named by two addresses (equal run ids).
+/// Connects the voters with their peers. Refuses a server that two addresses name, which is found by equal run ids.
 fn introduce(voters: &[Voter]) -> Result<()> {
     let states: Vec<&Arc<VoterState>> =
         voters.iter().map(|voter| &voter.server.shared().role.state).collect();
     for (number, voter) in states.iter().enumerate() {
         let same = |other: &&Arc<VoterState>| {
-            // Servers that did not answer have no run id yet, and do not count as equal for that.
+            // Servers without an answer have no run id yet, and do not count as equal because of that.
             other.observed().run().is_some() && other.observed().run() == voter.observed().run()
         };
         if states[..number].iter().any(same) {
             return Err(twice().to_error(voter.address()));
         }
     }
-    // All voters join before the first comparison, which needs the readings of all.
+    // All voters join before the first comparison, which needs the readings of all voters.
     let peers = Arc::new(Peers::new(states.iter().map(|voter| Arc::downgrade(voter.observed())).collect()));
     for voter in &states {
         voter.join(Arc::clone(&peers));

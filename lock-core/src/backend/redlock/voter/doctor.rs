@@ -1,19 +1,19 @@
-//! The doctor of a voter: of its server, and of what the voters must not share.
+//! The doctor of a voter, which checks its server, and the resources that voters must not share.
 
 use super::backend::Voter;
 use crate::backend::redis::doctor::{Kind, findings};
 use crate::backend::{Finding, Severity};
 use crate::error::Result;
 
-/// The facts about a voter among the others.
+/// The facts about a voter among the other voters.
 #[derive(Clone, Debug, Default)]
 struct Among {
     /// The number of replicas of the server.
     replicas: usize,
-    /// By how much the clock certainly differs from the median of the voters, in us; `None` while fewer than three
-    /// clocks are known.
+    /// How far the clock certainly differs from the median of the voters, in us; `None` if fewer than three clocks are
+    /// known.
     beside: Option<i64>,
-    /// The machine of the server, the number of voters on it, and the number of all.
+    /// The machine of the server, the number of voters on this machine, and the number of all voters.
     machine: Option<(String, usize, usize)>,
 }
 
@@ -24,7 +24,7 @@ impl Voter {
         let (observed, peers) = (self.state().observed(), self.state().peers());
         let beside = peers.and_then(|peers| peers.beside(observed.reading()?));
         if beside.is_some() {
-            // Nothing depends on the clock of this machine.
+            // The voters' clocks are compared with each other, so the clock of this machine does not matter.
             facts.ahead = 0;
         }
         let machine = peers.zip(observed.machine()).map(|(peers, machine)| {

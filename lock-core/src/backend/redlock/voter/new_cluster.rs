@@ -1,4 +1,4 @@
-//! The only way to skip a quarantine: an operator declares that there are no locks yet.
+//! The only way to skip a quarantine: an operator declares that no locks exist yet.
 
 use std::sync::Arc;
 
@@ -19,25 +19,24 @@ use crate::error::{LockErrorKind, Result};
 use crate::runtime::current_runtime;
 
 impl Voter {
-    /// Declares that the servers at `urls` are a new cluster, whose locks are available at once. Without this call, a
-    /// new server votes for the first time after the longest lease, because it looks like one that lost its data.
+    /// Declares that the servers at `urls` are a new cluster, which grants locks at once. Without this call, a new
+    /// server votes for the first time after the longest lease, because it looks like a server that lost its data.
     ///
-    /// **An operator calls this by hand, once**, before the first client connects. On a server that restarted it gives
-    /// up the protection of the quarantine: a key may be locked twice.
+    /// **An operator calls this by hand, once**, before the first client connects. If it is called for a server that
+    /// restarted, the protection of the quarantine is lost, and a key may be locked twice.
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect); all servers must answer.
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest): a server has keys, so the cluster is not new. No server was
-    /// changed then.
+    /// As [`connect`](Self::connect). All servers must answer. [`InvalidRequest`](LockErrorKind::InvalidRequest): a
+    /// server has keys, so the cluster is not new. In this case no server was changed.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime with its I/O and time drivers.
+    /// Panics outside a tokio runtime with its I/O and time drivers.
     ///
     /// # Cancel safety
     ///
-    /// This is not cancel safe: some of the servers may have a marker already. Calling it again does no harm.
+    /// This is not cancel safe: some servers may already have a marker. Calling this function again does no harm.
     ///
     /// # Examples
     ///
@@ -64,8 +63,8 @@ impl Voter {
         let configs = urls.into_iter().map(one_server).collect::<Result<Vec<_>>>()?;
         let mut all: Vec<(Arc<Shared<Primary>>, Session<Primary>)> = Vec::new();
         for config in configs {
-            // The server is not dialled in the role of a voter: that connection would register the server when it is
-            // admitted, and begin the quarantine.
+            // The server is not dialled as a voter: admitting a voter registers the server, and that begins the
+            // quarantine.
             let server = Arc::new(Shared::new(config, Primary::alone())?);
             let limit = server.config.connect_timeout;
             let told = async {
@@ -77,7 +76,7 @@ impl Voter {
             let session = told.await.map_err(|failure| failure.to_error(server.address()))?;
             all.push((server, session));
         }
-        // Every server is checked before the first marker is written, so that a refusal changes nothing anywhere.
+        // All servers are checked before the first marker is written, so that a refusal changes no server.
         for (server, session) in all {
             let commands = boot::transaction(crate::backend::redis::units::millis(max_ttl), true);
             let answers = session.live.send_all(&commands).await;
@@ -88,7 +87,7 @@ impl Voter {
     }
 }
 
-/// Refuses a server that holds anything but the marker.
+/// Refuses a server that contains any key other than the marker.
 async fn empty(session: &Session<Primary>) -> Result<(), Failure> {
     let mut commands = Pipeline::with_capacity(3);
     commands.cmd("INFO");
@@ -98,7 +97,7 @@ async fn empty(session: &Session<Primary>) -> Result<(), Failure> {
     match answers.as_slice() {
         [info, Value::Int(keys), Value::Int(marker)] => {
             probe::examine(text(info)?)?;
-            // A marker may be there from an earlier call that was dropped half-way.
+            // A marker may exist from an earlier call that was dropped midway.
             match keys - marker {
                 0 => Ok(()),
                 others => Err(Failure::new(

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// The options that all clients of a quorum must agree on.
+/// The options for which all clients of a quorum must use the same values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VoterOptions {
-    /// The longest lease that a client may ask for, and therefore how long a restarted server does not vote. Every
-    /// client must use the same value. Default: 30 s.
+    /// The longest lease that a client may request. After a restart, a server does not vote for this time. Every client
+    /// must use the same value. Default: 30 s.
     pub max_ttl: Duration,
 }
 
@@ -23,7 +23,7 @@ impl VoterOptions {
         Self { max_ttl }
     }
 
-    /// Refuses a `max_ttl` that no server could keep.
+    /// Refuses a `max_ttl` that servers do not support.
     pub(crate) fn checked(self) -> Result<Self> {
         let Self { max_ttl } = self;
         if max_ttl < Self::SHORTEST || max_ttl > Self::LONGEST {

@@ -1,4 +1,4 @@
-//! Compares the clocks of the voters with each other: all that a client without a history can know about them.
+//! Comparing the clocks of the voters with each other. A client without a history has no other information about them.
 
 use std::net::IpAddr;
 use std::sync::Weak;
@@ -14,9 +14,9 @@ const FRESH: i64 = 5_000_000;
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     clock: Mutex<ClockGuard>,
-    /// The run id that the server had when it was last registered.
+    /// The run id of the server when it was last registered.
     run: Mutex<Option<[u8; 40]>>,
-    /// The machine of the server, as far as its address names one.
+    /// The machine of the server, if its address names one.
     machine: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl Observed {
         self.clock().last()
     }
 
-    /// Returns the server's run id, as the last bootstrap answered it.
+    /// Returns the server's run id from the answer to the last bootstrap.
     pub(super) fn run(&self) -> Option<[u8; 40]> {
         *self.run.lock()
     }
@@ -61,22 +61,22 @@ impl Peers {
         Self { all, registering: Mutex::new(()) }
     }
 
-    /// Returns by how much `reading` certainly differs from the median of the known readings, in us; 0 within the
-    /// tolerance, and `None` while fewer than three clocks are known.
+    /// Returns how far `reading` certainly differs from the median of the known readings, in us. Returns 0 within the
+    /// tolerance, and `None` if fewer than three clocks are known.
     pub(super) fn beside(&self, reading: Reading) -> Option<i64> {
         let known = self.all.iter().filter_map(Weak::upgrade).filter_map(|voter| voter.reading());
-        // A clock may have been set since an old reading, which then says nothing about it.
+        // A clock may have been set since an old reading, so an old reading is not used.
         let fresh = known.filter(|other| reading.at.saturating_sub(other.at).abs() < FRESH);
         beside(&mut fresh.collect::<Vec<_>>(), reading)
     }
 
-    /// Records that `this` is the server with this run id, unless another voter is: with two votes of one server, a
-    /// majority would mean nothing. Returns whether it did.
+    /// Records the run id of `this` if no other voter has it: if one server had two votes, a majority would prove
+    /// nothing. Returns whether the run id was recorded.
     pub(super) fn register(&self, this: &Observed, run: [u8; 40]) -> bool {
-        // Two names of one server may register at the same time: after its restart, both have lost their connections.
+        // Two names of one server may register at the same time: after a restart, both have lost their connections.
         let _alone = self.registering.lock();
-        // Not recorded for a refused voter: the other voter, which leads to the same server, would be refused at its
-        // next registration.
+        // Not recorded for a refused voter. Otherwise the other voter of this server would be refused at its next
+        // registration.
         let is_first = !self.has_another(this, run);
         if is_first {
             this.set_run(run);
@@ -84,23 +84,22 @@ impl Peers {
         is_first
     }
 
-    /// Returns how many voters are on a machine, and how many there are.
+    /// Returns the number of voters on a machine, and the number of all voters.
     pub(super) fn count_on(&self, machine: &str) -> (usize, usize) {
         let voters = self.all.iter().filter_map(Weak::upgrade);
         (voters.filter(|voter| voter.machine() == Some(machine)).count(), self.all.len())
     }
 
-    /// Returns whether a voter other than `this` is the server with this run id.
+    /// Returns whether a voter other than `this` has this run id.
     fn has_another(&self, this: &Observed, run: [u8; 40]) -> bool {
-        // `this` is identified by its address in memory: the last registration of this voter must not count as another
-        // voter's.
+        // `this` is identified by its address in memory: its own last registration must not count as another voter's.
         let mut others =
             self.all.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&**other, this));
         others.any(|other| other.run() == Some(run))
     }
 }
 
-/// Returns the machine that an address names. Two names of one machine are not recognized.
+/// Returns the machine that an address names. Does not recognize that two names belong to the same machine.
 fn machine(address: &Address) -> Option<String> {
     let here = || Some("this machine".to_owned());
     match address {
@@ -112,14 +111,14 @@ fn machine(address: &Address) -> Option<String> {
     }
 }
 
-/// Compares `reading` with the median of `all`, which contains it. With fewer than three clocks there is no majority
-/// that could be right.
+/// Compares `reading` with the median of `all`, which contains `reading`. Fewer than three clocks have no majority that
+/// could be right.
 fn beside(all: &mut [Reading], reading: Reading) -> Option<i64> {
     if all.len() < 3 {
         return None;
     }
     all.sort_unstable_by_key(|reading| reading.middle());
-    // An even number has two middle readings, and any offset between those two counts as right.
+    // An even number of readings has two middle readings. Any offset between them counts as right.
     let (low, high) = (all[(all.len() - 1) / 2], all[all.len() / 2]);
     let (below, above) = (reading.beyond(low).min(0), reading.beyond(high).max(0));
     let beside = if above > 0 { above } else { below };
@@ -144,9 +143,9 @@ mod tests {
             (&[0, 0, 31_000], 0, Some(0)),
             (&[0, -31_000, 0, 1, 0], 1, Some(-30_999)),
             (&[0, 40, 20], 1, Some(0)),
-            // With two clocks it is unknown which of them is wrong.
+            // With two clocks, it is unknown which clock is wrong.
             (&[0, 31_000], 1, None),
-            // Two against two likewise.
+            // With two clocks against two, it is also unknown.
             (&[0, 0, 31_000, 31_000], 2, Some(0)),
             (&[0, 0, 0, 31_000], 3, Some(30_999)),
         ];

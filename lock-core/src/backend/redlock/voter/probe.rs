@@ -1,17 +1,17 @@
-//! The requirements on a server that votes, in addition to those on every server.
+//! The additional requirements on a server that votes.
 
 use crate::backend::redis::error::Failure;
 use crate::error::LockErrorKind;
 
-/// Checks the answer to `INFO`, after the general probe has approved it.
+/// Checks the answer to `INFO`, after the general probe has accepted it.
 pub(super) fn examine(info: &str) -> Result<(), Failure> {
     let field =
         |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
     let version = field("redis_version").unwrap_or("of an unknown version");
     let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
     if major.is_none_or(|major| major < 7) {
-        // Before version 7 the append-only file may hold the text of a script. A restart would load it again without a
-        // bootstrap.
+        // Before version 7, the append-only file may contain the text of a script. A restart would load that script
+        // without a bootstrap.
         return Err(Failure::new(
             LockErrorKind::Unsupported,
             format!("the server is Redis {version}; a voter of a quorum needs 7.0 or later"),

@@ -1,4 +1,4 @@
-//! The reasons for which a voter does not vote.
+//! The reasons why a voter does not vote.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use crate::backend::redis::error::Failure;
 use crate::clock::{self, Clock, Date};
 use crate::error::{LockError, LockErrorKind};
 
-/// The reason why an attempt on a voter has no vote.
+/// The reason why an attempt gets no vote from a voter.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// A failure that any server can have.
+    /// A failure that can occur on any server.
     Failure(Failure),
-    /// The server may have forgotten a lease, and waits until that lease is over.
+    /// The server may have forgotten a lease, and waits for the end of that lease.
     Quarantined {
         left: Duration,
         /// The end of the quarantine by the server's clock, since 1970.
@@ -21,10 +21,10 @@ pub(super) enum Refusal {
     /// The clock of the server was set.
     ClockJumped {
         left: Duration,
-        /// Whether the server granted the claim. Its clock may then end the lease at any time.
+        /// Whether the server granted the claim. After the clock was set, the server may end that lease at any time.
         granted: bool,
     },
-    /// The lease is longer than the `max_ttl` that the clients agreed on.
+    /// The lease is longer than the `max_ttl` that all clients use.
     TooLong { ttl: Duration, max_ttl: Duration },
 }
 
@@ -35,7 +35,7 @@ impl From<Failure> for Refusal {
 }
 
 impl Refusal {
-    /// Returns why the server does not vote at this moment, as far as this client knows.
+    /// Returns the reason why the server does not vote now, according to this client's latest information.
     pub(super) fn now(voter: &VoterState) -> Option<Self> {
         let now = Clock::Suspend.now();
         let clock = voter.distrusted(now).map(|left| Self::ClockJumped { left, granted: false });
@@ -45,7 +45,7 @@ impl Refusal {
         })
     }
 
-    /// Returns the error that a caller sees.
+    /// Returns the error for the caller.
     pub(super) fn to_error(&self, voter: &VoterState) -> LockError {
         let address = voter.address();
         match self {
@@ -56,8 +56,8 @@ impl Refusal {
                     "redis at {address} is in quarantine until {until}, for {left:?} more: it restarted or lost its data, and \
                      does not vote before every lease that it may have forgotten is over"
                 );
-                // With `retry_after` the quorum takes this for an answer. A server in quarantine is alive, and must not
-                // be treated as one that does not answer.
+                // With `retry_after`, the quorum counts this as an answer. A server in quarantine is alive, and must
+                // not count as one that does not answer.
                 LockError::new(LockErrorKind::Unavailable, detail)
                     .nothing_taken()
                     .with_retry_after(Some(*left))
@@ -67,9 +67,9 @@ impl Refusal {
                     "redis at {address}: clock jumped: its time cannot be trusted, and it does not vote for \
                      {left:?} more"
                 );
-                // The server is alive, so it must not be treated as one that does not answer.
+                // The server is alive, so it must not count as one that does not answer.
                 let error = LockError::new(LockErrorKind::Unavailable, detail).with_retry_after(Some(*left));
-                // A grant is on the server: without `nothing_taken` the quorum gives it back.
+                // The server has a grant: without `nothing_taken`, the quorum releases it.
                 if *granted { error } else { error.nothing_taken() }
             }
             Self::TooLong { ttl, max_ttl } => {

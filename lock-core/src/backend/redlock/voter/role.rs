@@ -20,7 +20,7 @@ impl Role for VoterRole {
     const QUEUES: bool = false;
 
     async fn admit(&self, _shared: &Shared<Self>, greeting: &Greeting<'_>) -> Result<VoterSession, Failure> {
-        // The clock comes first: registering compares it with the clocks of the peers.
+        // The clock is recorded first, because registering compares it with the clocks of the peers.
         let (sent, received) = greeting.asked;
         self.state.observe(greeting.now, sent, received);
         VoterSession::register(&self.state, greeting.info, greeting.connection).await
@@ -37,8 +37,8 @@ impl Role for VoterRole {
 
 impl SessionState for VoterSession {
     fn clock(&self, now: i64, sent: Moment, received: Moment) {
-        // Every answer with a time is checked before its caller reads it: a step of the clock is found before a grant
-        // in that answer counts.
+        // Every answer with a time is checked before its caller reads it. So a step of the clock is detected before a
+        // grant in that answer counts.
         self.voter().observe(now, sent, received);
     }
 }

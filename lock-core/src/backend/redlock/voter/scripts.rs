@@ -1,14 +1,14 @@
-//! The scripts of a voter. All but the bootstrap are loaded by the bootstrap alone.
+//! The scripts of a voter: the bootstrap, and the scripts that only the bootstrap loads.
 
 use super::state::{QUARANTINE_FACTOR, QUARANTINE_MARGIN};
 use crate::backend::redis::scripts::constants::{Constant, Source};
 
-/// The key of the marker; no lock may use this name.
+/// The key of the marker. No lock may have this name.
 pub(super) const MARKER: &str = "lock:voter";
 
 pub(super) static BOOT: Source = Source::new(include_str!("scripts/boot.lua"), CONSTANTS);
-// The order matters. free.lua checks the marker itself, as a script before the gate must. The gate checks what free.lua
-// did not grant, and the script of a single server runs only after the gate.
+// The order matters. free.lua runs before the gate, so it checks the marker itself. The gate checks all requests that
+// free.lua did not grant. The script of a single server runs only after the gate.
 pub(super) static ONE: Source = Source::new(
     concat!(
         include_str!("scripts/free.lua"),
@@ -34,7 +34,7 @@ pub(super) static ALL: Source = Source::new(
 /// The length of a server's run id.
 pub(super) const RUN_ID_LEN: usize = 40;
 
-/// The constants that only the scripts here use.
+/// The constants that only the scripts of this folder use.
 pub(crate) const CONSTANTS: &[Constant] = &[
     Constant::text("VOTER_MARKER", MARKER),
     Constant::number("RUN_ID_LEN", RUN_ID_LEN as u64),
@@ -42,7 +42,7 @@ pub(crate) const CONSTANTS: &[Constant] = &[
     Constant::number("QUARANTINE_MARGIN", QUARANTINE_MARGIN),
 ];
 
-/// Returns the text of the bootstrap as it is sent to a server.
+/// Returns the text of the bootstrap in the form that is sent to a server.
 pub(crate) fn boot_script() -> &'static str {
     BOOT.text()
 }

@@ -1,4 +1,4 @@
-//! A registered connection to a voter: what it remembers, and how it registers the server.
+//! A registered connection to a voter: its state, and the registration of the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,12 +34,13 @@ impl VoterSession {
     ) -> Result<Self, Failure> {
         probe::examine(info)?;
         let commands = transaction(voter.max_millis(), false);
-        // This uses the connection that is about to be used: the marker must come from the server at its other end.
+        // This uses the new connection itself: the marker must come from the server at the other end of that
+        // connection.
         let answers = connection.clone().send_packed_commands(&commands, 0, commands.len()).await;
         let registration = settle(voter, &answers.map_err(|error| Failure::of_error(&error))?)?;
         voter.compare_once();
-        // The count is older than the bootstrap. If keys were evicted in between, the first heartbeat registers once
-        // more, which does no harm.
+        // The count is older than the bootstrap. If keys were evicted in between, the first heartbeat registers again,
+        // which does no harm.
         let evicted = AtomicU64::new(evicted(info).unwrap_or(0));
         Ok(Self { voter: Arc::clone(voter), registration: Mutex::new(Arc::new(registration)), evicted })
     }
@@ -48,7 +49,7 @@ impl VoterSession {
         Arc::clone(&self.registration.lock())
     }
 
-    /// Registers the server again, because it forgot the scripts or its marker.
+    /// Registers the server again, because it has forgotten the scripts or its marker.
     pub(super) async fn register_again(&self, live: &Connection<Self>) -> Result<(), Failure> {
         let answers = live.send_all(&transaction(self.voter.max_millis(), false)).await?;
         let registration = settle(&self.voter, &answers)?;
@@ -56,26 +57,26 @@ impl VoterSession {
         Ok(())
     }
 
-    /// Checks with every heartbeat whether the server evicted keys. Locks may have been among them, so the bootstrap
-    /// starts a new quarantine then, for all clients.
+    /// Checks with every heartbeat whether the server has evicted keys. Locks may have been among them, so the
+    /// bootstrap then starts a new quarantine for all clients.
     pub(super) async fn look(&self, live: &Connection<Self>) {
         self.voter.compare_once();
-        // Reported with every heartbeat: no answer announces the end of a quarantine or of the distrust in a clock.
+        // Reported with every heartbeat: no answer announces the end of a quarantine, or that a clock is trusted again.
         self.voter.report(Clock::Suspend.now());
         let mut command = Cmd::new();
         command.arg("INFO").arg("stats");
         let answer = live.send(&command).await;
         let now = answer.ok().and_then(|answer| evicted(text(&answer).ok()?));
-        // Any difference counts, even a smaller number: `CONFIG RESETSTAT` begins a new count, and keys may have been
-        // evicted since.
+        // Any difference counts, even a smaller number: `CONFIG RESETSTAT` starts a new count, and keys may have been
+        // evicted since then.
         let Some(now) = now.filter(|now| *now != self.evicted.load(Ordering::Relaxed)) else { return };
-        // Stored only after the bootstrap: if that fails, the next heartbeat must find the difference again.
+        // Stored only after the bootstrap: if the bootstrap fails, the next heartbeat must detect the difference again.
         if self.register_again(live).await.is_ok() {
             self.evicted.store(now, Ordering::Relaxed);
         }
     }
 
-    /// Returns the voter that receives the readings of the server's clock.
+    /// Returns the voter, which receives the readings of the server's clock.
     pub(super) fn voter(&self) -> &VoterState {
         &self.voter
     }
@@ -85,10 +86,10 @@ fn evicted(info: &str) -> Option<u64> {
     info.lines().find_map(|line| line.strip_prefix("evicted_keys:"))?.trim().parse().ok()
 }
 
-/// Reads the answers, logs a new quarantine, and refuses a client whose `max_ttl` differs from the others'.
+/// Reads the answers, logs a new quarantine, and refuses a client whose `max_ttl` differs from that of the others.
 fn settle(voter: &VoterState, answers: &[Value]) -> Result<Registration, Failure> {
     let (boot, registration) = read(answers)?;
-    // Counted from after the answer, so the end is never earlier here than on the server.
+    // Counted from the arrival of the answer. So the quarantine never ends earlier here than on the server.
     voter.quarantined(Clock::Suspend.now(), boot.left);
     tell(voter, &boot);
     if !voter.registers(registration.run) {
@@ -98,7 +99,8 @@ fn settle(voter: &VoterState, answers: &[Value]) -> Result<Registration, Failure
         return Ok(registration);
     }
     let (theirs, ours) = (boot.max_ttl, voter.max_ttl());
-    // The marker is changed and not deleted: a voter without one counts as one that has lost its data.
+    // The text advises to change the marker, not to delete it: a voter without a marker counts as one that has lost its
+    // data.
     let text = format!(
         "the clients of this voter agreed on max_ttl={theirs:?} and this one says {ours:?}: all must say the same. To \
          change it, stop all of them, wait {:?}, run `HSET {MARKER} max {}` on every voter, and start all of them with \
@@ -109,14 +111,14 @@ fn settle(voter: &VoterState, answers: &[Value]) -> Result<Registration, Failure
     Err(Failure::new(LockErrorKind::InvalidRequest, text))
 }
 
-/// Returns the error for a server that is named twice: with two votes of one server, a majority would mean nothing.
+/// Returns the error for a server that is named twice: if one server had two votes, a majority would prove nothing.
 pub(super) fn twice() -> Failure {
     let text = "this server is named twice among the voters: each must be a server of its own";
     Failure::new(LockErrorKind::InvalidRequest, text)
 }
 
-/// Logs why a quarantine began. `why` is 0 for all but the client whose bootstrap wrote the marker, so one client logs
-/// it.
+/// Logs why a quarantine began. `why` is 0 for every client except the one whose bootstrap wrote the marker, so only
+/// one client logs this.
 fn tell(voter: &VoterState, boot: &Boot) {
     let (server, left) = (voter.address(), boot.left);
     match boot.why {

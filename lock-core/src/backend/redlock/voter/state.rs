@@ -13,7 +13,7 @@ use crate::backend::remote::Listeners;
 use crate::backend::{Listener, NodeAnswer};
 use crate::clock::{Clock, Moment};
 
-/// This client's knowledge about one voter.
+/// This client's information about one voter.
 #[derive(Debug)]
 pub(super) struct VoterState {
     max_ttl: Duration,
@@ -21,11 +21,11 @@ pub(super) struct VoterState {
     observed: Arc<Observed>,
     /// The time until which the server's clock is not trusted, in us of our clock.
     distrusted: AtomicI64,
-    /// The end of the quarantine as far as it is known, in us of our clock.
+    /// The end of the quarantine, as far as it is known, in us of our clock.
     quarantined: AtomicI64,
     peers: OnceLock<Arc<Peers>>,
     listeners: Listeners,
-    /// Whether the server's clock was compared with the clocks of its peers.
+    /// Whether the server's clock has been compared with the clocks of its peers.
     compared: AtomicBool,
 }
 
@@ -55,17 +55,17 @@ impl VoterState {
         &self.address
     }
 
-    /// Returns what is observed of the server, which the voter's peers see too.
+    /// Returns the observations of the server, which the voter's peers can also read.
     pub(super) fn observed(&self) -> &Arc<Observed> {
         &self.observed
     }
 
-    /// Records the run id of the server, unless the same server already votes under another name. Returns whether it
-    /// did.
+    /// Records the run id of the server if the same server does not already vote under another name. Returns whether
+    /// the run id was recorded.
     pub(super) fn registers(&self, run: [u8; 40]) -> bool {
         match self.peers.get() {
             Some(peers) => peers.register(&self.observed, run),
-            // A single voter, or one whose peers are still being dialled: `introduce` compares them later.
+            // There are no peers, or they are still being dialled. In that case `introduce` compares them later.
             None => {
                 self.observed.set_run(run);
                 true
@@ -73,7 +73,7 @@ impl VoterState {
         }
     }
 
-    /// Returns the voters of the quorum, if this one was connected with others.
+    /// Returns the voters of the quorum, if this voter was connected together with others.
     pub(super) fn peers(&self) -> Option<&Peers> {
         self.peers.get().map(|peers| &**peers)
     }
@@ -83,12 +83,14 @@ impl VoterState {
     }
 
     /// Records that the server's clock showed `now` (us) at some time between `sent` and `received`. A server whose
-    /// clock was set has no vote for the longest lease: keys may expire too early, and its quarantine may end too soon.
+    /// clock was set has no vote for the time of the longest lease: keys may expire too early, and its quarantine may
+    /// end too early.
     pub(super) fn observe(&self, now: i64, sent: Moment, received: Moment) {
-        // All connections of this voter feed one record: each step is found once, by the runtime that sees it first.
+        // All connections of this voter share one record. So each step is reported once, by the runtime that detects it
+        // first.
         let step = self.observed.clock().observe(Reading::new(now, sent, received));
         if let Some(step) = step {
-            // Counted from the answer: the clock may have been set at any time before it.
+            // Counts from the answer, because the clock may have been set at any time before the answer.
             let out = self.distrust(received);
             tracing::warn!(
                 server = %self.address, step_ms = step / 1_000, does_not_vote_for = ?out,
@@ -97,17 +99,17 @@ impl VoterState {
         }
     }
 
-    /// Compares the server's clock with the clocks of its peers, once, as soon as enough of them are known. Later steps
-    /// are found by [`observe`](Self::observe), and a server whose clock is constantly wrong votes again once its
-    /// leases are over.
+    /// Compares the server's clock once with the clocks of its peers, as soon as enough clocks are known.
+    /// [`observe`](Self::observe) detects later steps. A server whose clock is constantly wrong votes again after the
+    /// end of its leases.
     pub(super) fn compare_once(&self) {
         if self.compared.load(Ordering::Relaxed) {
             return;
         }
         let (Some(reading), Some(peers)) = (self.observed.reading(), self.peers.get()) else { return };
-        // The clock is not marked as compared: too few clocks are known yet, and the next heartbeat tries again.
+        // The clock is not marked as compared here: too few clocks are known, so the next heartbeat tries again.
         let Some(beside) = peers.beside(reading) else { return };
-        // The swap lets only one of several concurrent heartbeats report the difference.
+        // The swap makes only one of several concurrent heartbeats report the difference.
         if self.compared.swap(true, Ordering::Relaxed) || beside == 0 {
             return;
         }
@@ -120,22 +122,22 @@ impl VoterState {
 
     fn distrust(&self, now: Moment) -> Duration {
         let out = quarantine(self.max_ttl);
-        // The later end counts if two connections notice a step at the same time.
+        // If two connections detect a step at the same time, the later end counts.
         self.distrusted.fetch_max(micros(now.plus(out)), Ordering::Relaxed);
         out
     }
 
-    /// Records that the server is in quarantine for `left` from `now` on, and reports it.
+    /// Records that the server is in quarantine for `left` from `now` on, and reports this.
     pub(super) fn quarantined(&self, now: Moment, left: Duration) {
-        // The new answer of the server replaces the old one, and may be shorter: a new cluster has no quarantine.
+        // A new answer of the server replaces the old one and may be shorter: a new cluster has no quarantine.
         self.quarantined.store(micros(now.plus(left)), Ordering::Relaxed);
         self.report(now);
     }
 
-    /// Registers a listener, and reports to it whether the server votes.
+    /// Registers a listener, and reports to the listener whether the server votes.
     pub(super) fn attach(&self, process: u128, listener: Weak<dyn Listener>) {
-        // Reported at once, because the next report comes with a heartbeat, and none comes while there is no
-        // connection.
+        // Reported at once, because the next report comes with a heartbeat, and without a connection there is no
+        // heartbeat.
         if let Some(listener) = listener.upgrade() {
             listener.quarantined(&self.address.to_string(), self.stays_out(Clock::Suspend.now()));
         }
@@ -157,12 +159,13 @@ impl VoterState {
         self.quarantine_left(now).is_some() || self.distrusted(now).is_some()
     }
 
-    /// Returns how much longer the server is in quarantine; `None` if it is not.
+    /// Returns how much longer the server is in quarantine, or `None` if it is not in quarantine.
     pub(super) fn quarantine_left(&self, now: Moment) -> Option<Duration> {
         left(&self.quarantined, now)
     }
 
-    /// As [`distrusted`](Self::distrusted), for now. Does not read our clock if the server's was never distrusted.
+    /// As [`distrusted`](Self::distrusted), for the current time. Does not read our clock if the server's clock was
+    /// never distrusted.
     pub(super) fn distrusted_now(&self) -> Option<Duration> {
         match self.distrusted.load(Ordering::Relaxed) {
             i64::MIN => None,
@@ -170,26 +173,26 @@ impl VoterState {
         }
     }
 
-    /// Returns how much longer the clock is not trusted; `None` if it is.
+    /// Returns how much longer the clock is not trusted, or `None` if it is trusted.
     pub(super) fn distrusted(&self, now: Moment) -> Option<Duration> {
         left(&self.distrusted, now)
     }
 }
 
-/// Returns the time from `now` to `until`, in us of our clock; `None` if that has passed.
+/// Returns the time from `now` to `until` (in us of our clock), or `None` if `until` has passed.
 fn left(until: &AtomicI64, now: Moment) -> Option<Duration> {
     let left = until.load(Ordering::Relaxed).saturating_sub(micros(now));
     u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_micros)
 }
 
-/// Microseconds of quarantine for each millisecond of the longest lease: 2 % more, because clocks run at different
-/// speeds.
+/// Microseconds of quarantine per millisecond of the longest lease. The quarantine is 2 % longer than the lease,
+/// because clocks run at different speeds.
 pub(super) const QUARANTINE_FACTOR: u64 = 1_020;
-/// Microseconds that are added to a quarantine to cover rounding.
+/// Microseconds that are added to a quarantine because of rounding.
 pub(super) const QUARANTINE_MARGIN: u64 = 10_000;
 
-/// Returns the quarantine of a server that may have forgotten a lease of `max_ttl`. The gate computes the same from the
-/// same constants.
+/// Returns the quarantine of a server that may have forgotten a lease of `max_ttl`. The gate computes the same value
+/// from the same constants.
 pub(super) fn quarantine(max_ttl: Duration) -> Duration {
     let micros = millis(max_ttl).saturating_mul(QUARANTINE_FACTOR);
     Duration::from_micros(micros.saturating_add(QUARANTINE_MARGIN))
@@ -204,7 +207,7 @@ mod tests {
         Arc::new(VoterState::new(VoterOptions::new(Duration::from_secs(10)), address))
     }
 
-    /// Says that the clock is `ahead` of ours, now.
+    /// Records that the server's clock is `ahead` of ours now.
     fn says(voter: &VoterState, ahead: Duration) -> Moment {
         let now = Clock::Suspend.now();
         voter.observe(micros(now.plus(ahead)), now, now);
@@ -229,7 +232,7 @@ mod tests {
         for (voter, ahead) in voters.iter().zip([0, 31, 0]) {
             voter.join(Arc::clone(&peers));
             says(voter, Duration::from_secs(ahead));
-            // The clocks are not compared before three are known.
+            // The clocks are not compared until three are known.
             voter.compare_once();
         }
         let now = Clock::Suspend.now();

@@ -19,12 +19,12 @@ use crate::backend::{Attempt, Claim, Queue};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// The most requests of one attempt: the server may have forgotten its scripts, then its marker, and its clock may have
-/// been set.
+/// The largest number of requests in one attempt. The server may have forgotten its scripts, then its marker, and its
+/// clock may have been set.
 const TRIES: usize = 4;
 
 impl VoterState {
-    /// Refuses, before any I/O, a claim that no answer could make valid.
+    /// Refuses a claim that no answer could make valid, without any I/O.
     fn check(&self, claim: &Claim) -> Result<()> {
         if claim.keys().any(|key| key.as_str() == MARKER) {
             let detail = "this name belongs to the marker of the voter: choose another one";
@@ -33,7 +33,8 @@ impl VoterState {
         if claim.queue == Queue::Fifo {
             return Err(unsupported(&claim.key));
         }
-        // A quarantine lasts for `max_ttl`. A longer lease could be forgotten and still be held after the quarantine.
+        // A quarantine lasts for `max_ttl`. If the server forgot a longer lease, that lease could still be held after
+        // the quarantine.
         if claim.ttl > self.max_ttl() {
             let refusal = Refusal::TooLong { ttl: claim.ttl, max_ttl: self.max_ttl() };
             return Err(refusal.to_error(self).with_key(&claim.key));
@@ -43,12 +44,13 @@ impl VoterState {
 }
 
 impl Voter {
-    /// Attempts the claim once. It never sends a plain `SET`: only the gated scripts may create a key.
+    /// Attempts the claim once. Never sends a plain `SET`: only the gated scripts may create a key.
     pub(super) async fn vote(&self, claim: &Claim) -> Result<Attempt> {
         let (voter, server) = (self.state(), &self.server);
         voter.check(claim)?;
         let deadline = server.deadline(claim.ttl);
-        // Checked before the request: a clock that was set may end the lease at any time, so the grant would not count.
+        // Checked before the request: if the clock was set, the server may end the lease at any time, so the grant
+        // would not count.
         if let Some(left) = voter.distrusted_now() {
             return Err(Refusal::ClockJumped { left, granted: false }.to_error(voter).with_key(&claim.key));
         }
@@ -56,26 +58,27 @@ impl Voter {
         let error = match timeout(deadline, self.ask(claim, end)).await {
             Ok(Ok(attempt)) => return Ok(attempt),
             Ok(Err(refusal)) => refusal.to_error(voter),
-            // Once a request has left, the server may yet grant it, and the quorum must release it.
+            // If a request was sent, the server may still grant the claim, and the quorum must release it.
             Err(_) if claim.is_sent() => server.error(&server.elapsed(deadline)),
             Err(_) => server.error(&server.not_sent(deadline)),
         };
         Err(error.or_key(&claim.key))
     }
 
-    /// Asks for the claim. No request of the call takes effect after `end`, when its caller gives up.
+    /// Requests the claim. No request of this call takes effect after `end`, when the caller times out.
     async fn ask(&self, claim: &Claim, end: Moment) -> Result<Attempt, Refusal> {
         let voter = self.state();
         let live = self.server.connections.get().await?;
         let session = &live.session;
-        // Before the first byte: a caller that is dropped at an await below must release by owner.
+        // Marked before the first byte is sent: if the caller is dropped at an await below, the claim must be released.
         claim.mark_sent();
         for _ in 0..TRIES {
             let sent = Clock::Suspend.now();
-            // Made anew for each try: a bootstrap replaces the registration, and each answer corrects the estimate of
-            // the clock that the time limit is computed with.
+            // Created anew for each attempt: a bootstrap replaces the registration, and each answer corrects the
+            // estimate of the clock for the time limit.
             let reply = match live.send(&command(&live, &session.registration(), claim, end)).await {
-                // The server does not know the script, so nothing ran: register it, and the request can be sent again.
+                // The server does not have the script, so it executed nothing. The script is registered, and the
+                // request is sent again.
                 Err(failure) if failure.reaction == Reaction::LoadScripts => {
                     session.register_again(&live).await?;
                     continue;
@@ -84,7 +87,8 @@ impl Voter {
             };
             match (reply.verdict, reply.rest()) {
                 (1, _) => {
-                    // Reading the reply recorded the server's clock. If that shows a step, the lease is worth nothing.
+                    // Reading the reply has recorded the server's clock. If the clock was set, the lease cannot be
+                    // relied on.
                     let grant = granted(claim, &reply)?;
                     return match voter.distrusted_now() {
                         None => Ok(Attempt::Granted(grant)),
@@ -93,7 +97,8 @@ impl Voter {
                 }
                 (0, rest) => return Ok(Attempt::Held(refused(claim, rest, reply.sent))),
                 (-2, rest) => return Err(clash(claim, rest).into()),
-                // The marker is missing or of another run: register, then ask again.
+                // The marker is missing or belongs to another run: register the server, and then send the request
+                // again.
                 (-3, _) => session.register_again(&live).await?,
                 (-4, [max, ..]) => {
                     let max_ttl = Duration::from_millis(number(max)?);
@@ -101,13 +106,13 @@ impl Voter {
                 }
                 (-5, [left, ..]) => {
                     let left = Duration::from_micros(number(left)?);
-                    // Reported now, so that the listeners need not wait for the next heartbeat.
+                    // Reported now, so that listeners do not wait for the next heartbeat.
                     voter.quarantined(Clock::Suspend.now(), left);
                     let until = Duration::from_micros(u64::try_from(reply.now).unwrap_or(0)) + left;
                     return Err(Refusal::Quarantined { left, until });
                 }
-                // The request arrived too late. Nothing was done, and this answer brought a new reading of the clock,
-                // so the next request carries a better deadline.
+                // The request arrived too late, and the server did nothing. This answer contains a new reading of the
+                // clock, so the next request has a better time limit.
                 _ => {}
             }
         }
@@ -144,12 +149,13 @@ fn command(live: &Connection<VoterSession>, registration: &Registration, claim: 
     for key in claim.keys() {
         command.arg(key.as_str());
     }
-    // The end of the call in server time: a request that is delayed until its caller has given up does nothing.
+    // The end of the call in server time: a request that arrives after its caller has timed out does nothing.
     common(&mut command, claim, (&token, &value), live.clock.estimate_at(end));
     if single {
         command.arg(&*code(claim)).arg("").arg(1);
     }
-    // These two come last, after the arguments of the script that follows the gate: the gate counts from the last one.
+    // These two arguments are last, after the arguments of the script that follows the gate: the gate counts from the
+    // end.
     command.arg(registration.till).arg(&registration.marker_digest[..]);
     command
 }

@@ -14,7 +14,7 @@ pub(super) const TABLES: &[(&str, Severity, Change, Change)] = &[
         "synchronous_commit",
         Warning,
         |f| f.with("synchronous_commit", "off"),
-        // Without a standby to wait for, `local` is as strong as `on`.
+        // If no standby is awaited, `local` is as strong as `on`.
         |f| f.with("synchronous_commit", "local"),
     ),
     (
@@ -164,7 +164,7 @@ pub(super) const ADVISORY: &[(&str, Severity, Change, Change)] = &[
         |f| f.put(row("locks", "", "", "", 4_800, 0)),
         |f| f.put(row("locks", "", "", "", 4_799, 0)),
     ),
-    // No advisory lock is replicated, whatever commits wait for.
+    // Advisory locks are not replicated, whatever commits wait for.
     (
         "failover",
         Warning,

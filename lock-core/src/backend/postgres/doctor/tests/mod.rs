@@ -1,4 +1,4 @@
-//! Each rule with a fact that triggers it, and with a similar fact that does not.
+//! Tests of each rule, with a fact that triggers it and a similar fact that does not.
 
 mod cases;
 
@@ -36,7 +36,7 @@ impl Facts {
     }
 }
 
-/// A server as it should be, with a user that has its rights and no more.
+/// Returns a correctly configured server. Its user has the necessary rights and no others.
 fn healthy(advisory: bool) -> Facts {
     let mut facts =
         Facts { version: Some(VERSION), schema: "lock_core".to_owned(), advisory, ..Facts::default() };
@@ -110,13 +110,13 @@ fn the_number_of_standbys_is_read() {
     }
 }
 
-/// A slow answer says nothing about the clock.
+/// The round trip hides smaller clock differences: a slow answer proves nothing about the clock.
 #[test]
 fn clocks_differ_by_what_the_round_trip_does_not_explain() {
     let secs = Duration::from_secs;
     for (at, expected) in [(100.0, 0.0), (109.5, 0.0), (112.0, 2.0), (98.0, -2.0)] {
         assert!((ahead(at, secs(100), secs(110)) - expected).abs() < 0.001, "{at}");
     }
-    // The clock of this machine was set back meanwhile.
+    // Meanwhile the clock of this machine was set back.
     assert!((ahead(105.0, secs(110), secs(100)) + 5.0).abs() < 0.001);
 }

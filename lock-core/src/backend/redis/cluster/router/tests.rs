@@ -1,4 +1,4 @@
-//! Which views of the Cluster are believed, and which nodes are vouched for.
+//! Tests which views of the Cluster the router adopts, and which nodes it vouches for.
 
 use ::redis::Value;
 
@@ -14,7 +14,7 @@ fn view(epoch: u32, host: &str) -> SlotMap {
     node_view(&info, host, &[])
 }
 
-/// The same, if the node reports its id.
+/// Returns the view of a Cluster of one node that reports its id.
 fn view_of(epoch: u32, host: &str, id: &str) -> SlotMap {
     let info = format!("cluster_state:ok\r\ncluster_current_epoch:{epoch}\r\n");
     node_view(&info, host, &[Value::SimpleString(id.to_owned())])
@@ -32,7 +32,7 @@ fn place(router: &Router, slot: u16) -> String {
     router.node(slot).expect("a node").shared().address().to_string()
 }
 
-/// The node that a redirect named may be gone by then, and no other node reports anything new.
+/// The node that a redirect named may be gone, and no other node reports a change.
 #[test]
 fn a_view_that_did_not_change_overrules_a_node_that_sent_on() {
     let router = router();
@@ -44,7 +44,7 @@ fn a_view_that_did_not_change_overrules_a_node_that_sent_on() {
     assert_eq!(place(&router, 7), "a:1");
 }
 
-/// A node that has not learned of a failover may name a paused former primary as the next owner of a slot.
+/// A node that has not noticed a failover may name a paused former primary as the next owner of a slot.
 #[test]
 fn a_former_primary_is_not_vouched_for_as_the_next_of_a_slot() {
     let router = router();
@@ -69,7 +69,7 @@ fn ago(at: Moment, time: Duration) -> Moment {
     Moment::from_parts((mono - time, boot - time))
 }
 
-/// A node of another Cluster has the address of one that is gone. Its epoch says nothing here.
+/// A node of another Cluster has the address of a node that is gone. The epochs of two Clusters cannot be compared.
 #[test]
 fn the_view_of_another_cluster_is_not_adopted_at_once() {
     let router = router();
@@ -78,10 +78,10 @@ fn the_view_of_another_cluster_is_not_adopted_at_once() {
         router.adopt(view_of(9, "b", "two"), most);
         assert_eq!(place(&router, 0), "a:1");
     }
-    // The next view of the known Cluster is adopted, although its epoch is below that of the other Cluster.
+    // The next view of the known Cluster is adopted, although its epoch is below the epoch of the other Cluster.
     router.adopt(view_of(6, "c", "one"), true);
     assert_eq!(place(&router, 0), "c:1");
-    // All nodes were replaced since the last discovery.
+    // All nodes were replaced since the last look.
     for (since, most) in [(Duration::ZERO, true), (BEHIND, true), (Duration::ZERO, false)] {
         router.adopt(view_of(9, "d", "three"), most);
         assert_eq!(place(&router, 0), "c:1");

@@ -1,4 +1,4 @@
-//! Each rule about one server: a fact that makes it, and its neighbour that does not.
+//! Tests of the rules about one server. Each rule has a fact that triggers it, and a similar fact that does not.
 
 mod replicas;
 
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use super::*;
 use crate::backend::Severity::{self, Danger, Note, Warning};
 
-/// A primary with an append-only file and nothing to find.
+/// A primary with an append-only file and without findings.
 const GOOD: &str = "redis_version:7.0.15\r\nconnected_clients:7\r\nmaxclients:100\r\nused_memory:1000\r\nmaxmemory:0\r\n\
     maxmemory_policy:noeviction\r\nmem_not_counted_for_evict:100\r\naof_enabled:1\r\nrdb_last_bgsave_status:ok\r\n\
     aof_last_bgrewrite_status:ok\r\naof_last_write_status:ok\r\nrejected_connections:0\r\nevicted_keys:0\r\n\
@@ -15,7 +15,7 @@ const GOOD: &str = "redis_version:7.0.15\r\nconnected_clients:7\r\nmaxclients:10
 const TWO: &str =
     "slave0:ip=h,port=1,state=online,offset=1,lag=1\r\nslave1:ip=h,port=2,state=online,offset=1,lag=0\r\n";
 
-/// One change of the facts: the text of `INFO`, or a setting.
+/// One change of the facts: a line of `INFO`, or a setting.
 type Change = (&'static str, &'static str);
 
 fn facts(kind: Kind, changes: &[Change]) -> Facts {
@@ -62,7 +62,7 @@ fn a_good_server_has_no_findings() {
     }
     for kind in [Kind::Watched, Kind::Node] {
         let good = [("replicas", TWO), ("min-replicas-to-write", "1")];
-        // This note stays without `durability`, because replication is asynchronous.
+        // Without `durability` this note stays, because replication is asynchronous.
         assert_eq!(shown(&facts(kind, &good)), [("redis.failover", Note)]);
     }
 }
@@ -103,7 +103,7 @@ fn each_rule_about_one_server() {
     }
 }
 
-/// A quarantine covers what a voter forgets.
+/// The quarantine of a voter makes some findings harmless.
 #[test]
 fn a_voter_is_judged_by_what_its_quarantine_leaves_open() {
     let table: &[(&[Change], &[(&str, Severity)])] = &[

@@ -1,4 +1,4 @@
-//! The rules about replicas and about the nodes of a Cluster.
+//! Tests of the rules about replicas and about the nodes of a Cluster.
 
 use super::{Change, TWO, facts, shown};
 use crate::backend::Severity::{self, Danger, Note, Warning};

@@ -5,7 +5,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-/// Answers each read with one byte. Records the size of each write, and takes at most `at_once` bytes of it.
+/// A stream that answers each read with one byte. The stream records the size of each write, and accepts at most
+/// `at_once` bytes of it.
 #[derive(Debug)]
 struct Recorder {
     writes: Arc<Mutex<Vec<usize>>>,
@@ -40,7 +41,8 @@ fn recorder(at_once: usize) -> (Gather<Recorder>, Arc<Mutex<Vec<usize>>>) {
     (Gather::new(Recorder { writes: Arc::clone(&writes), at_once }), writes)
 }
 
-/// Sends one command as the driver of a connection does, which is polled once after it. Returns whether it has left.
+/// Sends one command and polls the stream once, as the driver of a connection does. Returns whether the command was
+/// sent.
 async fn send(stream: &mut Gather<Recorder>, size: usize) -> bool {
     stream.write_all(&vec![0; size]).await.expect("buffered");
     poll_fn(|cx| Poll::Ready(Pin::new(&mut *stream).poll_flush(cx).is_ready())).await

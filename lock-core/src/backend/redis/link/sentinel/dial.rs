@@ -1,4 +1,4 @@
-//! A connection to one sentinel, and what can be wrong with it.
+//! A connection to one sentinel, and its possible errors.
 
 use std::convert::Infallible;
 use std::io;
@@ -14,12 +14,12 @@ use crate::backend::redis::config::{Config, Endpoint};
 use crate::backend::redis::error::Failure;
 use crate::backend::remote::Tls;
 
-/// The least time limit of one sentinel, once another has answered. A healthy sentinel answers within a millisecond, and
-/// a dial asks all of them at once.
+/// The minimum time limit for one sentinel after another has answered. A healthy sentinel answers within a millisecond,
+/// and a dial asks all sentinels at once.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Returns the time limit of one sentinel, once another has answered. A request takes three round trips, four with TLS,
-/// and a dial sends two: on a long link both must fit.
+/// Returns the time limit for one sentinel after another has answered. A request takes three round trips, four with
+/// TLS. A dial sends two requests, and there must be enough time for both on a slow link.
 pub(super) fn patience(config: &Config) -> Duration {
     PATIENCE.max(config.dial_timeout / 3)
 }
@@ -27,16 +27,16 @@ pub(super) fn patience(config: &Config) -> Duration {
 /// The answer of one sentinel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The place of the primary, and the number of the failover that made it the primary.
+    /// The address of the primary, and the number of the failover that made this server the primary.
     Primary(Endpoint, u64),
-    /// The sentinel watches no primary of this name, but those listed here; `None` if its user may not request the
-    /// list.
+    /// The sentinel does not watch a primary of this name. The list has the names that it watches, or is `None` if the
+    /// user may not request the list.
     Unknown(Option<Vec<String>>),
     /// The sentinel rejects the password, or the user lacks a permission.
     Refused(String),
     /// TLS fails until an operator changes a certificate or the URL.
     Untrusted(String),
-    /// No usable answer, with the reason.
+    /// There is no usable answer. The text is the reason.
     Silent(String),
 }
 
@@ -68,7 +68,7 @@ pub(super) fn login(config: &Config) -> RedisConnectionInfo {
     info
 }
 
-/// The task that drives a connection. Dropping this value aborts it.
+/// The task that drives a connection. Dropping this value aborts the task.
 pub(super) struct Driver(JoinHandle<()>);
 
 impl Drop for Driver {

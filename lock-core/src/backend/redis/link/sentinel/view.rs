@@ -1,4 +1,4 @@
-//! The watch of each sentinel over the primary, for the doctor.
+//! The state of each sentinel's watch over the primary, for the doctor.
 
 use std::collections::HashMap;
 
@@ -11,22 +11,22 @@ use crate::backend::BoxFuture;
 use crate::backend::redis::config::{Address, Config, Endpoint, Sentinels};
 use crate::backend::remote::{Tls, join_all, socket};
 
-/// The answer of one sentinel about its watch.
+/// The answer of one sentinel about its watch over the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SentinelView {
     Watches {
-        /// The number of the other sentinels that it knows.
+        /// The number of other sentinels that this sentinel has found.
         others: u64,
-        /// How many sentinels must miss the primary before a failover begins.
+        /// The number of sentinels that must lose contact with the primary before a failover begins.
         quorum: u64,
     },
-    /// The sentinel refuses to answer, with this error code.
+    /// The sentinel refuses to answer. The text is the error code.
     Refused(String),
-    /// The sentinel has no usable answer, with the reason.
+    /// The sentinel sent no usable answer. The text is the reason.
     Silent(String),
 }
 
-/// Asks each sentinel of the URL for its watch. All at once, each within the time of a call.
+/// Asks each sentinel of the URL about its watch. All are asked at once, each within the time limit of a call.
 pub(crate) async fn sentinel_views(
     config: &Config,
     tls: Option<&Tls>,

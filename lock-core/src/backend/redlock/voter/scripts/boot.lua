@@ -1,4 +1,4 @@
--- Registers one run of a voter and its data: writes the marker that the gate reads, unless the right marker exists.
+-- Registers one run of a voter and its data: if the right marker is missing, writes the marker that the gate reads.
 --
 -- KEYS     1  the marker, a hash without an expiry: `run` (run id of the server), `since` (server time in us at which
 --             its quarantine began), `max` (the longest lease, in ms), `evicted` (keys that were evicted by then),
@@ -11,8 +11,8 @@
 --                                  of the quarantine in us, 0 for none; till: end of the quarantine, server time in us
 -- Constants  QUARANTINE_FACTOR, QUARANTINE_MARGIN: see gate.lua
 --
--- Atomic because the gate must never see a part of the marker. Runs in one transaction with the load of the gated
--- scripts, so that a gated script that runs proves a bootstrap in the same run of the server.
+-- Atomic because the gate must never see an incomplete marker. Runs in one transaction with the loading of the gated
+-- scripts. So a gated script proves a bootstrap in the same run of the server.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
@@ -28,17 +28,17 @@ elseif not (marker[1] and since and max and counted) then
 elseif marker[1] ~= run then
   why = 2
 elseif evicted > counted or (evicted < counted and evicted > 0) then
-  -- A smaller count that is not 0: `CONFIG RESETSTAT` began a new count, and keys were evicted since.
+  -- A smaller count that is not 0: `CONFIG RESETSTAT` started a new count, and keys have been evicted since then.
   why = 3
 elseif since > now then
-  -- The clock was set back to before the quarantine began, which would prolong it by that step.
+  -- The clock was set back to a time before the quarantine began. The quarantine would be longer by that step.
   why = 5
 end
--- A `max` in the marker stays: the leases that were forgotten may be as long as it allowed.
+-- A `max` in the marker is kept: forgotten leases may be as long as it allowed.
 if why > 0 and why ~= 4 then
   since, max = now, max or tonumber(ARGV[1])
 end
--- `%.0f`, because Lua's own conversion keeps 14 digits and a time has 16.
+-- Uses `%.0f`, because Lua's own conversion keeps 14 digits and a time has 16.
 local began = string.format('%.0f', since)
 local seal = run .. ' ' .. began .. ' ' .. max
 if why > 0 or evicted ~= counted or marker[5] ~= seal then

@@ -1,16 +1,16 @@
--- Grants a free lock on a voter whose marker is unchanged since its last bootstrap. This is the most frequent case, so
--- it takes the fewest calls. It runs before the gate, which checks the same conditions in detail and handles every
--- other case. A voter has no queue, so no waiter comes before this claim. Ends with take.lua.
+-- Grants a free lock on a voter whose marker has not changed since its last bootstrap. A free lock is the most frequent
+-- case, so this script has the fewest calls. The script runs before the gate, which checks the same conditions in
+-- detail and handles all other cases. A voter has no queue, so no waiter precedes this claim. Ends with take.lua.
 --
 -- KEYS     1  the lock
--- ARGV     as in the script after the gate, and the two of the gate
--- Returns  as acquire.lua, if the lock is free; otherwise what the gate returns
+-- ARGV     as in the script after the gate, and the two arguments of the gate
+-- Returns  as acquire.lua, if the lock is free; otherwise the answer of the gate
 -- Constants  VOTER_MARKER: see gate.lua
 --
--- Atomic because the marker must be of the same run and data as the key, and the checks must hold when the key is
--- written.
+-- Atomic because the marker must belong to the same run and data as the key, and the checks must still hold when the
+-- key is written.
 
--- The time as a text, as in acquire.lua. A voter needs no `replicate_commands`: it has Redis 7.
+-- The time is a text, as in acquire.lua. A voter has Redis 7, so it needs no `replicate_commands`.
 local call = redis.call
 local time = call('TIME')
 local text = time[2]
@@ -18,10 +18,10 @@ while #text < 6 do
   text = '0' .. text
 end
 text = time[1] .. text
--- The shortest answer is a number without a fencing token, and a text with one.
+-- The shortest answer is a number if there is no fencing token, and a text if there is one.
 local names, waiters = nil, ARGV[5] == '0' and 0
 if not waiters then
-  -- Same as `names_of` in lib.lua.
+  -- The same as `names_of` in lib.lua.
   names = '{' .. KEYS[1] .. '}:'
   if string.find(KEYS[1], '}', 1, true) then
     names = (string.match(KEYS[1], '^[^{]*({[^}]+})') or '') .. names

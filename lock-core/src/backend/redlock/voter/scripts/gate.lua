@@ -1,20 +1,20 @@
--- The gate before an acquire script of a voter: a server that may have forgotten a lease grants nothing until that
--- lease is over. Only the bootstrap may load this text, so it has an id that no other text has:
+-- The gate before an acquire script of a voter. A server that may have forgotten a lease grants nothing until that
+-- lease ends. Only the bootstrap may load this text, so it contains an id that no other text has:
 -- 4f0c1b7e9a6d42c58e13d7b2605fa9c4.
 --
--- KEYS     those of the script after it
--- ARGV     3             lease in ms, as in the script after it
+-- KEYS     the keys of the script after the gate
+-- ARGV     3             lease in ms, as in the script after the gate
 --          last but one  end of the quarantine, server time in us, from the bootstrap over this connection
 --          last          seal of the marker, from the same bootstrap: it begins with the run id of the server
 -- Returns  {-3, now}            amnesia: no marker, one of another run, or one of a later time, because the clock was set
 --                               back; a bootstrap is needed
 --          {-4, now, max ttl}   the lease is longer than the marker allows: max ttl in ms
---          {-5, now, left}      quarantine, for left us more
---          or what the script after it returns; with now = server time in us.
+--          {-5, now, left}      quarantine, which lasts for left us more
+--          or the answer of the script after the gate; with now = server time in us.
 -- Constants  VOTER_MARKER, RUN_ID_LEN, QUARANTINE_FACTOR (us for each ms of a lease), QUARANTINE_MARGIN (us): see boot.rs
 --
--- Atomic because the marker must be of the same run and data as the key that the script after it grants.
--- Before Redis 7, a script that asks for the time must say that its effects are replicated, not its text.
+-- Atomic because the marker must belong to the same run and data as the key that the next script grants.
+-- Before Redis 7, a script that reads the time must declare that its effects are replicated instead of its text.
 if redis.replicate_commands then redis.replicate_commands() end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -27,7 +27,7 @@ do
   if tonumber(ARGV[3]) > max then
     return {-4, now, max}
   end
-  -- The longest lease that can have been forgotten, 2 % for clocks of different speeds, and 10 ms for rounding.
+  -- The longest lease that may have been forgotten, 2 % for clocks with different speeds, and 10 ms for rounding.
   local till = marker[2] + max * QUARANTINE_FACTOR + QUARANTINE_MARGIN
   if now < till then
     return {-5, now, till - now}
