@@ -7,13 +7,13 @@ use lock_core::{LockError, LockManager, distributed_lock};
 use tokio::time::sleep;
 
 /// Runs one call at a time for each order, on all machines together. A second call waits for up to ten seconds. The
-/// label is for people: errors and operators show it.
+/// label is for people: it is shown in errors and to operators.
 #[distributed_lock(key = "order:<id>", ttl = "5s", wait = "10s", label = "<who> ships <id>", handle = lock)]
 async fn ship(id: u64, who: &str) -> Result<(), LockError> {
     println!("{who} packs order {id}");
     sleep(Duration::from_millis(50)).await;
     println!("{who} ships order {id}");
-    // The letter needs no lock: the next call runs meanwhile.
+    // The letter needs no lock, so the next call runs meanwhile.
     lock.release_early().await?;
     sleep(Duration::from_millis(50)).await;
     Ok(())
@@ -26,10 +26,10 @@ async fn report() -> Option<&'static str> {
     Some("the report is written")
 }
 
-/// The label shows operators which worker has the lock.
+/// Imports a shard. The label shows operators which worker has the lock.
 #[distributed_lock(key = "import:<shard>", ttl = "3s", label = "import-<shard>", handle = lock)]
 async fn import(shard: u64) -> Result<Duration, LockError> {
-    // Now it knows that the file is large: fewer renewals, and more time for a store that does not answer.
+    // The file turns out to be large. A longer lease needs fewer renewals, and gives the store more time to answer.
     lock.extend(Duration::from_secs(60)).await?;
     Ok(lock.remaining())
 }

@@ -34,7 +34,7 @@ async fn main() -> Result<(), LockError> {
     println!("/orders/1/pay   {} {}", first.0, first.1);
     println!("/orders/01/pay  {} {}", again.0, again.1);
     println!("/orders/2/pay   {} {}", other.0, other.1);
-    // Completes with the first of the two.
+    // One of the two requests is served, and the other is refused.
     let (winner, loser) = (first.0.min(again.0), first.0.max(again.0));
     assert_eq!((winner, loser, other.0), (StatusCode::OK, StatusCode::CONFLICT, StatusCode::OK));
     locks.shutdown(Duration::from_secs(2)).await;

@@ -43,7 +43,7 @@ async fn main() -> Result<(), LockError> {
     let later = ask(&app).await;
     println!("one after the work: {later}");
     assert_eq!(later, StatusCode::ACCEPTED);
-    // Waits for the guards of works that still run.
+    // Waits for the guards of work that still runs.
     println!("{:?}", locks.shutdown(Duration::from_secs(2)).await);
     Ok(())
 }

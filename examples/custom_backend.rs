@@ -1,4 +1,4 @@
-//! A store of your own, and the suite that says whether it keeps the contract of a backend.
+//! A store of your own, and the suite that checks whether it keeps the contract of a backend.
 //! `cargo run -p lock-examples --features testkit --example custom_backend`
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -7,13 +7,13 @@ use std::{collections::HashMap, sync::Mutex, sync::MutexGuard, time::Duration};
 use lock_core::backend::{Ask, Attempt, Backend, Capability, Claim, Grant, Held, Renew, Renewal};
 use lock_core::{Released, Result, clock::Clock, clock::Moment, owner::Owner, testkit::contract};
 
-/// The owner of each key, and until when it has the key.
+/// The owner of each key, and the end of its lease.
 type Rows = HashMap<String, (Owner, Moment)>;
 #[derive(Debug, Default)]
 struct Table(Mutex<Rows>);
 
 impl Table {
-    /// The leases that are not over, and the time.
+    /// Returns the leases that are not over, and the time.
     fn rows(&self) -> (MutexGuard<'_, Rows>, Moment) {
         let (mut rows, now) = (self.0.lock().expect("no panic"), Clock::Suspend.now());
         rows.retain(|_, (_, until)| !until.is_past(now));

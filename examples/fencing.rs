@@ -1,4 +1,4 @@
-//! Fencing, the last line of defence: a resource that refuses the write of a late holder.
+//! Fencing is the last line of defence: the resource refuses the write of a late holder.
 //! `cargo run -p lock-examples --example fencing`
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -13,7 +13,7 @@ use lock_core::{FencingToken, LockError, LockManager};
 struct Row(Mutex<(Option<FencingToken>, u32)>);
 
 impl Row {
-    /// Writes the value, unless a later holder has written. The comparison and the write are one step.
+    /// Writes the value if no later holder has written. The comparison and the write are one step.
     fn write(&self, value: u32, token: FencingToken) -> bool {
         let mut row = self.0.lock().expect("no holder of this mutex panics");
         let accepted = row.0.is_none_or(|seen| seen <= token);

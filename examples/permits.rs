@@ -1,4 +1,4 @@
-//! A semaphore whose permits are taken several at once. `cargo run -p lock-examples --example permits`
+//! A semaphore of which one call takes several permits at once. `cargo run -p lock-examples --example permits`
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::time::Duration;
@@ -6,24 +6,24 @@ use std::time::Duration;
 use lock_core::{LockError, LockManager, distributed_lock};
 use tokio::time::sleep;
 
-/// The memory for all reports of the fleet, in parts. Every call and every request names the same number.
+/// The memory for all reports of the fleet, in parts. Every call and every request must name the same number.
 const PARTS: u32 = 8;
 
-/// A small report takes one part.
+/// Makes a small report, which takes one part.
 #[distributed_lock(key = "report", kind = "semaphore", permits = PARTS)]
 async fn small() -> Result<(), LockError> {
     sleep(Duration::from_millis(50)).await;
     Ok(())
 }
 
-/// A large one takes as many as it has chapters: all of them at once, or none.
+/// Makes a large report, which takes one part for each chapter: all of them at once, or none.
 #[distributed_lock(key = "report", kind = "semaphore", permits = PARTS, take = chapters)]
 async fn large(chapters: u32) -> Result<(), LockError> {
     sleep(Duration::from_millis(50)).await;
     Ok(())
 }
 
-/// Shows how many parts are free, every 25 ms.
+/// Shows the number of free parts, every 25 ms.
 async fn watch(locks: &LockManager) -> Result<(), LockError> {
     for _ in 0..5 {
         sleep(Duration::from_millis(25)).await;

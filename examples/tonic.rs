@@ -1,4 +1,4 @@
-//! A lock around one service of a gRPC server: one call at a time for each order, and its health check as always.
+//! A lock around one service of a gRPC server: one call at a time for each order, while the health check has no lock.
 //! `cargo run -p lock-examples --features grpc --example tonic`
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -76,7 +76,7 @@ async fn call(channel: &Channel, method: &'static str, order: Option<&'static st
     }
 }
 
-/// The code that `tonic-build` makes of a `.proto` file.
+/// The code that `tonic-build` generates from a `.proto` file.
 macro_rules! service {
     ($type:ident, $name:literal, $method:path) => {
         #[derive(Clone, Copy)]

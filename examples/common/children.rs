@@ -1,4 +1,4 @@
-//! This program, started again as a worker; and ways to stop it that no program can prepare for.
+//! Starts this program again as a worker, and stops it in ways that the worker cannot handle.
 
 use std::io::{Read, Result};
 use std::process::Stdio;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 
-/// A process of this program. It ends with the one that started it, because its input ends then.
+/// A worker process of this program. Its input ends with the process that started it, and then the worker ends too.
 #[derive(Debug)]
 pub(crate) struct Worker {
     child: Child,
@@ -31,12 +31,12 @@ impl Worker {
         self.id
     }
 
-    /// Kills the process as `kill -9` does: it runs no further instruction. Returns when it is gone.
+    /// Kills the process as `kill -9` does, so it runs no further instruction. Returns when it has ended.
     pub(crate) async fn kill9(mut self) -> Result<()> {
         self.child.kill().await
     }
 
-    /// Stops the process, as a debugger or a crowded host does, and continues it after `time`. Returns then.
+    /// Stops the process, as a debugger or an overloaded host does, and continues it after `time`. Then returns.
     pub(crate) async fn pause(&self, time: Duration) -> Result<()> {
         Command::from(pause(self.id, time)).status().await.map(drop)
     }
@@ -54,7 +54,7 @@ impl Worker {
 
     /// Waits until the process ends. Returns whether it ended well.
     pub(crate) async fn ended(&mut self) -> Result<bool> {
-        // `wait` would close the input, which asks it to end.
+        // `wait` would close the input, and the worker would end.
         let input = self.child.stdin.take();
         let status = self.child.wait().await;
         drop(input);
@@ -62,8 +62,8 @@ impl Worker {
     }
 }
 
-/// Returns a command that stops a process and continues it after `time`, whatever happens to its parent meanwhile. The
-/// process may be killed before that: then the command does nothing.
+/// Returns a command that stops a process and continues it after `time`, even if this process has ended by then. If the
+/// process is killed before that, the command does nothing.
 pub(crate) fn pause(id: u32, time: Duration) -> std::process::Command {
     let commands = "{ kill -STOP $1 && sleep $2 && kill -CONT $1; } 2>/dev/null";
     let mut shell = std::process::Command::new("sh");
@@ -71,11 +71,10 @@ pub(crate) fn pause(id: u32, time: Duration) -> std::process::Command {
     shell
 }
 
-/// In a worker: waits until it is asked to end.
+/// Waits, in a worker, until the worker must end.
 pub(crate) async fn told_to_end() {
     let (tell, told) = oneshot::channel();
-    // This is a separate thread, which does not keep the process from ending, as a read on a thread of the runtime
-    // would.
+    // The read is on a separate thread: a read on a thread of the runtime would keep the process from ending.
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         let _ = tell.send(());

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A time, or a difference of two, as the tables keep it.
+/// A time, or the difference of two times, as the tables store it.
 pub(crate) type Micros = i64;
 
 /// Reads the clock of the system.

@@ -1,5 +1,5 @@
 //! The common code of the examples `flash_sale`, `scheduler` and `import_worker`: a database, processes that are
-//! started and killed, a clock and random numbers. Nothing of it asks for a lock.
+//! started and killed, a clock and random numbers. This code acquires no locks.
 #![allow(dead_code, reason = "each example uses its part")]
 
 pub(crate) mod children;

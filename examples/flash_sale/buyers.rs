@@ -1,4 +1,4 @@
-//! The buyers: each has a connection, and orders again as soon as the answer arrives.
+//! The buyers. Each buyer has a connection, and orders again as soon as the answer arrives.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -17,13 +17,13 @@ pub(crate) struct Answers {
     pub(crate) sold_out: u64,
     /// The database refused a late holder.
     pub(crate) late: u64,
-    /// The lock was not to be had in time.
+    /// The lock was not acquired in time.
     pub(crate) refused: u64,
     /// The lock was lost while the order was served, or the store did not answer.
     pub(crate) lost: u64,
     /// The connection broke before the answer: it is unknown whether the item was sold.
     pub(crate) cut: u64,
-    /// Everything else.
+    /// All other outcomes.
     pub(crate) failed: u64,
     pub(crate) latencies: Latencies,
 }
@@ -70,7 +70,7 @@ pub(crate) async fn order(servers: &[SocketAddr], path: &str, buyers: usize, tim
         running.spawn(async move {
             let mut answers = Answers::default();
             let mut order = 0;
-            // A server that does not answer any more may be started again.
+            // A server that no longer answers may be started again.
             while buy(server, &path, buyer, until, &mut order, &mut answers).await.is_err() {
                 tokio::time::sleep(AGAIN).await;
             }

@@ -3,12 +3,12 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-/// How many columns the histogram has. Each is a quarter of an octave wide, and the first begins at 16 us.
+/// The number of columns of the histogram. Each is a quarter of an octave wide, and the first one begins at 16 us.
 const COLUMNS: usize = 72;
 const FIRST: f64 = 16.0;
 const PER_OCTAVE: f64 = 4.0;
 
-/// How many answers took how long.
+/// The number of answers for each range of latencies.
 #[derive(Clone, Debug)]
 pub(crate) struct Latencies {
     counts: [u64; COLUMNS],
@@ -46,7 +46,7 @@ impl Latencies {
         self.sum.div_f64(self.total().max(1) as f64)
     }
 
-    /// Returns the latency below which so many of a thousand answers are: the end of their column.
+    /// Returns the latency that `of_1000` of a thousand answers do not exceed: the end of their column.
     pub(crate) fn quantile(&self, of_1000: u64) -> Duration {
         let wanted = (self.total() * of_1000).div_ceil(1_000);
         let mut seen = 0;

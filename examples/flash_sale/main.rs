@@ -14,22 +14,22 @@
 //! | `--processes` | how many servers sell; more than one need a store of locks that they share | 1 |
 //! | `--svg` | the file of the histogram of the latencies | `flash_sale.svg` in the temporary folder |
 //!
-//! `STOCK_URL` names the Postgres server with the stock; without it, the stock is in a file of SQLite. The tables are
-//! made, and emptied, by this program.
+//! `STOCK_URL` names the Postgres server with the stock. Without it, the stock is in a file of SQLite. This program
+//! makes the tables, and empties them.
 //!
 //! Each order passes two lines of defence. `shop.rs` mounts a `LockLayer`, so that one order for an item is served at a
-//! time, on all servers together: ttl 500 ms, and an order that waits for more than 100 ms is refused.
+//! time, on all servers together. The ttl is 500 ms, and an order that waits for more than 100 ms is refused.
 //! `stock/database.rs` takes an item out of the stock, in a statement that compares the fencing token of the lock with
-//! the largest one that the row has seen. The program sells several times and prints what came of it:
+//! the largest token that the row has seen. The program sells several times and prints the results:
 //!
 //! 1. with the lock;
-//! 2. with the lock, whose grant an operator takes away again and again while its holder works: the database refuses
-//!    the late ones;
+//! 2. with the lock, while an operator takes the lock from its holder again and again: the database refuses late
+//!    holders;
 //! 3. if there are several servers: with the lock, while one server after the other is killed (`kill -9`) and started
 //!    again, even if it holds the lock;
-//! 4. without the lock and without the comparison, which sells more than there is.
+//! 4. without the lock and without the comparison: this sells more items than there are.
 //!
-//! It exits with status 1 if any but the last sold too much, or lost an order.
+//! It exits with status 1 if any sale but the last sold too much, or lost an order.
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 #![allow(clippy::disallowed_methods, reason = "the demonstration measures real time")]
 

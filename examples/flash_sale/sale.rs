@@ -1,4 +1,4 @@
-//! One sale, and what came of it.
+//! One sale, and its results.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::options::Options;
 use crate::servers::Servers;
 use crate::stock::{Count, Result, Stock};
 
-/// How often the operator takes the lock away.
+/// The time between two forced releases by the operator.
 const DISTURBED_EVERY: Duration = Duration::from_millis(20);
 
-/// How often a server is killed.
+/// The time between two kills of a server.
 const KILLED_EVERY: Duration = Duration::from_millis(700);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) enum Sale {
     Disturbed,
     /// One server after the other is killed and started again.
     Killed,
-    /// Without the lock and without the comparison of tokens.
+    /// The sale runs without the lock and without the comparison of tokens.
     Careless,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Report {
     stock: i64,
     count: Count,
     answers: Answers,
-    /// How often it was disturbed.
+    /// How often the sale was disturbed.
     disturbed: u64,
 }
 
@@ -59,8 +59,8 @@ pub(crate) async fn run(
             answers = &mut ordering => break answers,
             () = pause(sale) => {}
         }
-        // Not inside the `select!`: a server that was killed is started again also when the sale ends meanwhile. The
-        // buyers are separate tasks, and continue.
+        // This is not inside the `select!`, so that a killed server is started again even if the sale ends meanwhile.
+        // The buyers are separate tasks, and continue.
         disturbed += u64::from(disturb(sale, disturbed, servers, stock).await?);
     };
     let count = stock.count().await?;
@@ -113,13 +113,13 @@ impl Report {
         &self.answers.latencies
     }
 
-    /// Returns how many orders were noted beyond the stock.
+    /// Returns how many orders were recorded beyond the stock.
     fn oversold(&self) -> i64 {
         (self.count.orders - self.stock).max(0)
     }
 
-    /// Returns by how much the stock and the orders disagree, because one update has overwritten another, or how many
-    /// orders were confirmed and not noted.
+    /// Returns the number of lost orders: the difference between stock and orders, after one update has overwritten
+    /// another, or the number of confirmed orders that were not recorded.
     fn lost_orders(&self) -> i64 {
         let overwritten = (self.stock - self.count.remaining - self.count.orders).abs();
         let confirmed = i64::try_from(self.answers.sold).unwrap_or(i64::MAX);

@@ -1,4 +1,4 @@
-//! The servers of the shop: one in this process, or several in processes of their own.
+//! The servers of the shop: one in this process, or several in separate processes.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Stdio;
@@ -22,7 +22,7 @@ const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)
 pub(crate) struct Servers {
     locks: LockManager,
     addresses: Vec<SocketAddr>,
-    /// They end with this process.
+    /// The server processes, which end with this process.
     children: Vec<Child>,
 }
 
@@ -73,7 +73,7 @@ impl Servers {
 
     pub(crate) async fn stop(mut self) {
         for child in &mut self.children {
-            // The end of its input is the word to stop.
+            // The end of its input stops the server.
             drop(child.stdin.take());
             let _ = child.wait().await;
         }
@@ -85,7 +85,7 @@ impl Servers {
 async fn spawn(stock: &Stock, at: SocketAddr) -> Result<(Child, SocketAddr)> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(["--serve", &at.to_string()])
-        // This is no argument, because all users of the machine see arguments, and it may have a password.
+        // The place is not an argument, because all users of the machine see arguments, and it may contain a password.
         .env(PLACE, stock.place())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

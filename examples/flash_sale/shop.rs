@@ -1,4 +1,4 @@
-//! The service: one route under a `LockLayer`, and the same without any care.
+//! The service: one route under a `LockLayer`, and the same route without any protection.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(crate) fn routes(locks: LockManager, stock: Stock) -> std::result::Result<Ro
         .with_state(stock))
 }
 
-/// Serves an order. The lock keeps the others out; the token keeps out an earlier holder.
+/// Serves an order. The lock excludes other orders, and the token excludes an earlier holder.
 async fn order(
     State(stock): State<Stock>,
     Path(item): Path<String>,

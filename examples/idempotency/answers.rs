@@ -16,7 +16,7 @@ pub(crate) struct Answer {
     pub(crate) body: Bytes,
 }
 
-/// All answers, by key. A real service deletes them after a day or so, and documents that for its clients.
+/// All answers, by key. A real service deletes them after about a day, and documents this time for its clients.
 #[derive(Default)]
 pub(crate) struct Answers(Mutex<HashMap<String, (FencingToken, Answer)>>);
 
@@ -26,7 +26,7 @@ impl Answers {
         answers.get(key).map(|(_, answer)| answer.clone())
     }
 
-    /// Stores an answer, unless a later holder of the lock has stored one: `INSERT .. WHERE fence < $token`.
+    /// Stores an answer, if no later holder of the lock has stored one: `INSERT .. WHERE fence < $token`.
     pub(crate) fn put(&self, key: String, token: FencingToken, answer: Answer) {
         let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if answers.get(&key).is_none_or(|(last, _)| *last < token) {

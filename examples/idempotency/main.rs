@@ -5,9 +5,9 @@
 //! LOCK_URL=redis://127.0.0.1:6379/ cargo run -p lock-examples --features redis --example idempotency  # the same on Redis
 //! ```
 //!
-//! It takes two things, and either alone is wrong. With only *stored answers*, two copies of a request that arrive
-//! together find no answer, and both pay. With only *a lock*, the second copy waits or is refused, and then pays again.
-//! Here the lock is the outer layer, and the stored answers are inside it:
+//! The service needs a lock and stored answers; one alone is not enough. With only *stored answers*, two copies of a
+//! request that arrive together find no answer, and both pay. With only *a lock*, the second copy waits or is refused,
+//! and then pays again. Here the lock is the outer layer, and the stored answers are inside it:
 //!
 //! | request | answer |
 //! | --- | --- |
@@ -17,8 +17,8 @@
 //! | the same key with another body | 422 |
 //! | again, after the client disconnected in the middle | as above: the payment continues without its client |
 //!
-//! A process that is killed in the middle leaves a payment without an answer. Give the bank the same key then: it says
-//! what became of the first try.
+//! A process that is killed in the middle leaves a payment without an answer. In that case send the bank the same key
+//! again: the bank answers with the result of the first try.
 //!
 //! `payments.rs` has the routes, `answers.rs` the stored answers. The program sends itself such requests, prints the
 //! answers, and exits with status 1 if the card was not charged exactly once for each payment.

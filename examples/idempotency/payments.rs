@@ -31,7 +31,7 @@ impl Card {
         self.charges.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until the bank is asked for another charge, which is not made yet.
+    /// Waits until another charge is requested from the bank, which has not made it yet.
     pub(crate) fn asked(&self) -> impl Future<Output = ()> + use<> {
         let mut asked = self.asked.subscribe();
         async move { drop(asked.changed().await) }
@@ -55,10 +55,10 @@ pub(crate) fn routes(
     let one_at_a_time = LockLayer::new(locks)
         .key("payment:<header.x-tenant>:<header.idempotency-key>")
         .ttl(Duration::from_secs(10))
-        // A client that sends its payment slowly does not hold the lock in the meantime.
+        // So a client that sends its payment slowly does not hold the lock meanwhile.
         .after_body(LARGEST_BODY)
-        // Without this, a client that disconnects would drop the payment between the bank and the stored answer, and it
-        // would be unknown whether it was made.
+        // Without this option, a client that disconnects would drop the payment between the bank and the stored answer,
+        // and it would be unknown whether the payment was made.
         .on_disconnect(OnDisconnect::Finish)
         .check()?;
     let pay = post(pay)
@@ -68,8 +68,8 @@ pub(crate) fn routes(
     Ok(Router::new().route("/payments", pay).with_state(card))
 }
 
-/// Answers with the stored answer, if there is one. Runs under the lock, so no other request reads or writes the answer
-/// to this key at the same time.
+/// Answers with the stored answer, if there is one. This function runs under the lock, so no other request reads or
+/// writes the answer to this key at the same time.
 async fn replay(
     State(answers): State<Arc<Answers>>,
     FencingToken(token): FencingToken,
@@ -92,8 +92,8 @@ async fn replay(
     keep(&answers, key, token, body, response).await
 }
 
-/// Stores the answer if it is final. After a 5xx it is unknown what was done: the client may try again, and the payment
-/// must then find out.
+/// Stores the answer if it is final. After a 5xx it is unknown whether the payment was made: the client may try again,
+/// and the payment must then check this.
 async fn keep(
     answers: &Answers,
     key: String,

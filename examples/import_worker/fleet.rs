@@ -1,4 +1,4 @@
-//! The workers: processes, or tasks if the store is in memory; and their crashes.
+//! The workers, which are processes, or tasks if the store is in memory; and their crashes.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(crate) async fn locks(options: &Options) -> Result<LockManager> {
     Ok(store::connect().await?.service("import").ttl(options.ttl).build()?)
 }
 
-/// Works in its own process.
+/// Runs one worker in this process.
 pub(crate) async fn work_alone(options: &Options, number: i64, place: &str) -> Result<()> {
     let work = work(options, number, place, locks(options).await?);
     tokio::select! {
@@ -41,7 +41,7 @@ async fn work(options: &Options, number: i64, place: &str, locks: LockManager) -
     worked
 }
 
-/// Lets workers run as tasks of this process, until everything is done.
+/// Runs workers as tasks of this process, until all tasks are done.
 pub(crate) async fn run_tasks(options: &Options, place: &str) -> Result<()> {
     let (memory, mut tasks) = (Memory::new(), JoinSet::new());
     for number in 0..options.workers {
@@ -55,7 +55,7 @@ pub(crate) async fn run_tasks(options: &Options, place: &str) -> Result<()> {
     Ok(())
 }
 
-/// Lets workers run as processes, kills some of them at any time, and starts them again, until everything is done.
+/// Runs workers as processes, kills some of them at any time, and starts them again, until all tasks are done.
 pub(crate) async fn run_processes(options: &Options, place: &str, table: &Table) -> Result<()> {
     let start = |number: usize| {
         let number = ["--worker".to_owned(), number.to_string()];
@@ -66,7 +66,7 @@ pub(crate) async fn run_processes(options: &Options, place: &str, table: &Table)
     while crashes < options.crashes && !table.groups().await?.is_empty() {
         tokio::time::sleep(random::between(Duration::ZERO, options.crash_every * 2)).await;
         let number = usize::try_from(random::below(u64::try_from(workers.len())?))?;
-        // It may have ended because no work is left, or with an error, which is reported below.
+        // The worker may have ended because there is no more work, or with an error, which is reported below.
         if workers[number].has_ended() {
             if workers.iter_mut().all(children::Worker::has_ended) {
                 break;
@@ -75,9 +75,9 @@ pub(crate) async fn run_processes(options: &Options, place: &str, table: &Table)
         }
         let (name, happened) = (name_of(i64::try_from(number)?), clock::now());
         workers.remove(number).kill9().await?;
-        // No group: it was killed before it had noted one.
+        // -1 stands for no group: the worker was killed before it had recorded one.
         let group = table.was_at(&name).await?.unwrap_or(-1);
-        // This comes before the death is recorded: others wait for it.
+        // The worker is started before the death is recorded, because others wait for it.
         workers.insert(number, start(number)?);
         table.note(&Event { happened, worker: name, event: "killed".to_owned(), group, token: 0 }).await?;
         crashes += 1;

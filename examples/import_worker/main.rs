@@ -14,20 +14,20 @@
 //! | `--ttl` | the lease of the locks, in seconds | 10 |
 //! | `--crashes`, `--crash-every` | kills a worker with `kill -9` at most so often, with such a pause on average | 0, 0.3 |
 //! | `--stall-every` | lets a worker stop itself for longer than the ttl, once in so many lines | never |
-//! | `--without fence`, `--without lock` | leaves something away, to see what it is for | |
+//! | `--without fence`, `--without lock` | leaves a protection out, to show its effect | |
 //!
-//! With `LOCK_URL`, the workers are processes, which this one starts, kills and starts again. Without, they are tasks
-//! with locks in memory. `DATABASE_URL` is a Postgres server or a file for SQLite, whose tables `import_*` are made
-//! anew; without it, they are in a temporary file.
+//! With `LOCK_URL`, the workers are processes, which this process starts, kills and starts again. Without `LOCK_URL`,
+//! they are tasks with locks in memory. `DATABASE_URL` is a Postgres server or a file for SQLite, whose tables
+//! `import_*` are made again at the start. Without `DATABASE_URL`, they are in a temporary file.
 //!
-//! One worker at a time works at a group of tasks, and the others wait for its lock. Three things make every line be
-//! imported once. The line and the checkpoint are written in one transaction, so that a crash leaves both or none
-//! (`table.rs`). Every write compares the fencing token of the lock, so that a worker which was stopped for too long
-//! writes nothing more. And a worker that takes a task first writes its token, and then reads the checkpoint.
+//! One worker at a time works at a group of tasks, and the others wait for its lock. Three rules make sure that every
+//! line is imported once. The line and the checkpoint are written in one transaction, so that a crash leaves both or
+//! none (`table.rs`). Every write compares the fencing token of the lock, so that a worker which was stopped for too
+//! long writes nothing more. And a worker that takes a task first writes its token, and then reads the checkpoint.
 //!
-//! After a crash, the group stands still until the lease of the dead worker is over: for `--ttl` at most. Then the
+//! After a crash, no one works at the group until the lease of the dead worker is over: for `--ttl` at most. Then the
 //! first worker that waits resumes at the checkpoint. If other workers died while they waited, each of their places in
-//! the queue can cost up to two seconds more. The worker that is started again finds its group by its name in the table
+//! the queue can cost up to two seconds more. A worker that is started again finds its group by its name in the table
 //! (`worker.rs`), and waits for the lock like the others.
 //!
 //! It exits with status 1 if a task was not done, or a line was imported twice.
@@ -57,7 +57,7 @@ async fn main() -> Result<ExitCode> {
         fleet::work_alone(&options, number, &place.name).await?;
         return Ok(ExitCode::SUCCESS);
     }
-    // A wrong `LOCK_URL` is reported before anything is started.
+    // A wrong `LOCK_URL` is reported before any worker is started.
     let store = fleet::locks(&options).await?.store();
     let table = Table::open(&place.name).await?;
     table.make(options.groups, options.tasks, options.lines).await?;

@@ -17,17 +17,17 @@ pub(crate) enum Care {
 pub(crate) struct Options {
     pub(crate) workers: usize,
     pub(crate) groups: i64,
-    /// How many tasks a group has.
+    /// The number of tasks in a group.
     pub(crate) tasks: i64,
-    /// How many lines a task has.
+    /// The number of lines in a task.
     pub(crate) lines: i64,
-    /// How long a line takes.
+    /// The time for each line.
     pub(crate) line: Duration,
     pub(crate) ttl: Duration,
     pub(crate) care: Care,
     pub(crate) crashes: u64,
     pub(crate) crash_every: Duration,
-    /// A worker stops itself for longer than the ttl, once in so many lines.
+    /// A worker stops itself for longer than the ttl, once in this number of lines.
     pub(crate) stall_every: Option<u64>,
     /// For a worker in its own process: its number.
     pub(crate) worker: Option<i64>,

@@ -1,4 +1,4 @@
-//! The report from the tables: what was done, how often, and how long the pauses were.
+//! The report from the tables: the imported lines, the events, and the pauses.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,16 +6,16 @@ use std::fmt;
 use crate::common::clock::{Micros, seconds};
 use crate::table::{Counts, Event};
 
-/// A time in which nothing was imported in a group.
+/// A time in which no line of a group was imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Standstill {
     pub(crate) took: Micros,
-    /// How many workers of the group were killed in that time, or so shortly before it that they still had a place in
-    /// the queue for its lock.
+    /// The number of workers of the group that were killed in that time, or so shortly before it that they still had a
+    /// place in the queue for its lock.
     pub(crate) crashes: usize,
 }
 
-/// How long a dead process keeps its place in a queue, at most.
+/// The longest time for which a dead process keeps its place in a queue.
 const QUEUE_PLACE_LASTS: Micros = 2_000_000;
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Report {
     counts: Counts,
     /// How often each event happened.
     events: BTreeMap<String, usize>,
-    /// The shortest first.
+    /// The standstills, the shortest first.
     standstills: Vec<Standstill>,
 }
 
@@ -44,7 +44,7 @@ impl Report {
         self.counts.imported - self.counts.different
     }
 
-    /// Returns whether every task was done, and every line of it imported once.
+    /// Returns whether every task was done, and every line was imported once.
     pub(crate) fn is_good(&self) -> bool {
         let Counts { tasks, done, lines, different, .. } = self.counts;
         done == tasks && different == lines && self.twice() == 0
@@ -55,7 +55,7 @@ impl Report {
     }
 }
 
-/// Returns the times between two successive lines of a group between which a worker of the group was killed.
+/// Returns the standstills: times between two successive lines of a group in which a worker of the group was killed.
 pub(crate) fn standstills(progress: &[(i64, Micros)], kills: &[(i64, Micros)]) -> Vec<Standstill> {
     let mut standstills = Vec::new();
     let mut before: BTreeMap<i64, Micros> = BTreeMap::new();
@@ -106,7 +106,7 @@ mod tests {
             (vec![], vec![]),
             (vec![(1, ms(3_999))], vec![(3_950, 1), (1, 1)]),
             (vec![(1, ms(60)), (1, ms(70)), (2, ms(2_999))], vec![(2_998, 1), (3_950, 2)]),
-            // Shortly before, long before, and at no group.
+            // The workers were killed shortly before, long before, and at no group.
             (vec![(1, ms(2_500)), (-1, ms(2_600))], vec![(3_950, 1), (1, 1)]),
             (vec![(1, ms(4_002))], vec![]),
         ] {

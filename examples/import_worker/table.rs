@@ -6,17 +6,17 @@ use crate::common::database::{Database, Result};
 const MAKE: &str = include_str!("tables.sql");
 const ADD: &str =
     "INSERT INTO import_tasks (task, task_group, total, checkpoint, fence) VALUES ($1, $2, $3, 0, 0)";
-/// The groups that have something to do.
+/// Selects the groups with unfinished tasks.
 const GROUPS: &str =
     "SELECT DISTINCT task_group FROM import_tasks WHERE checkpoint < total ORDER BY task_group";
 const UNFINISHED: &str =
     "SELECT task FROM import_tasks WHERE task_group = $1 AND checkpoint < total ORDER BY task LIMIT 1";
-/// Takes a task: from then on, an earlier worker is refused. So the checkpoint that is read next stays true.
+/// Takes a task. From then on, earlier workers are refused, so the checkpoint that is read next stays right.
 const CLAIM: &str = "UPDATE import_tasks SET fence = $2 WHERE task = $1 AND fence <= $2";
 const CHECKPOINT: &str = "SELECT checkpoint, total FROM import_tasks WHERE task = $1";
-/// Moves the checkpoint, unless a later holder of the lock was here.
+/// Moves the checkpoint, if no later holder of the lock has written.
 const MOVE: &str = "UPDATE import_tasks SET checkpoint = $3 WHERE task = $1 AND fence <= $2";
-/// The same without the comparison: it accepts every late holder.
+/// Moves the checkpoint without the comparison, and so accepts every late holder.
 const MOVE_CARELESSLY: &str = "UPDATE import_tasks SET checkpoint = $2 WHERE task = $1";
 const IMPORT: &str =
     "INSERT INTO import_lines (task, line, worker, token, happened) VALUES ($1, $2, $3, $4, $5)";
@@ -27,7 +27,7 @@ const NOTE: &str =
     "INSERT INTO import_events (happened, worker, event, task_group, token) VALUES ($1, $2, $3, $4, $5)";
 const EVENTS: &str =
     "SELECT happened, worker, event, task_group, token FROM import_events ORDER BY happened, worker";
-/// When a line of each group was imported, in the order of time.
+/// Selects the group and the time of each imported line, in the order of time.
 const PROGRESS: &str = "SELECT t.task_group, l.happened FROM import_lines l JOIN import_tasks t ON t.task = l.task \
     ORDER BY l.happened";
 const COUNTS: &str = "SELECT (SELECT count(*) FROM import_tasks), \
@@ -35,7 +35,7 @@ const COUNTS: &str = "SELECT (SELECT count(*) FROM import_tasks), \
     (SELECT CAST(sum(total) AS BIGINT) FROM import_tasks), (SELECT count(*) FROM import_lines), \
     (SELECT count(*) FROM (SELECT DISTINCT task, line FROM import_lines) AS different)";
 
-/// How far a task is.
+/// The progress of a task.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) checkpoint: i64,
@@ -49,7 +49,7 @@ pub(crate) struct Holder<'a> {
     pub(crate) token: i64,
 }
 
-/// Something that happened to a worker at a group of tasks.
+/// An event of a worker at a group of tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     pub(crate) happened: Micros,
@@ -68,7 +68,7 @@ pub(crate) struct Counts {
     pub(crate) lines: i64,
     /// The number of imports: a line that was imported twice counts twice.
     pub(crate) imported: i64,
-    /// How many different ones.
+    /// The number of different imported lines.
     pub(crate) different: i64,
 }
 
@@ -84,7 +84,7 @@ impl Table {
         &self.0
     }
 
-    /// Makes the tables anew, with `tasks` tasks of `lines` lines in each of `groups` groups.
+    /// Makes the tables and empties them, with `tasks` tasks of `lines` lines in each of `groups` groups.
     pub(crate) async fn make(&self, groups: i64, tasks: i64, lines: i64) -> Result<()> {
         self.0.script(MAKE).await?;
         for task in 0..groups * tasks {
@@ -103,7 +103,7 @@ impl Table {
         Ok(self.0.rows(UNFINISHED, &[group.into()]).await?.first().map(|row| row.number(0)))
     }
 
-    /// Takes a task, and returns how far it is; `None` if a later holder has it.
+    /// Takes a task, and returns its progress, or `None` if a later holder has it.
     pub(crate) async fn claim(&self, task: i64, token: i64) -> Result<Option<Found>> {
         if self.0.change(CLAIM, &[task.into(), token.into()]).await? == 0 {
             return Ok(None);
@@ -112,7 +112,7 @@ impl Table {
         Ok(rows.first().map(|row| Found { checkpoint: row.number(0), total: row.number(1) }))
     }
 
-    /// Imports a line and moves the checkpoint to it, both or nothing. Returns whether the holder may.
+    /// Imports a line and moves the checkpoint to it, both or none. Returns `false` if a later holder has the task.
     pub(crate) async fn import(
         &self,
         task: i64,
@@ -128,12 +128,12 @@ impl Table {
         self.0.all_if_first(&[first, (IMPORT, &import[..])]).await
     }
 
-    /// Remembers that a worker is about to work at a group.
+    /// Records that a worker begins to work at a group.
     pub(crate) async fn at(&self, name: &str, group: i64) -> Result<()> {
         self.0.change(AT, &[name.into(), group.into()]).await.map(drop)
     }
 
-    /// Returns the last known state of a worker.
+    /// Returns the last known group of a worker.
     pub(crate) async fn was_at(&self, name: &str) -> Result<Option<i64>> {
         Ok(self.0.rows(WAS_AT, &[name.into()]).await?.first().map(|row| row.number(0)))
     }
@@ -193,7 +193,7 @@ mod tests {
             0
         );
         assert!(import(1, before).await.expect("a database"));
-        // From the claim on, the checkpoint stays what it says.
+        // After the claim, the checkpoint does not change.
         assert_eq!(
             table.claim(0, after.token).await.expect("a database").expect("a larger token").checkpoint,
             1

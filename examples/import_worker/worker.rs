@@ -12,7 +12,7 @@ use crate::options::{Care, Options};
 use crate::table::{Event, Holder, Table};
 
 pub(crate) struct Worker {
-    /// The name that it has again after a restart, by which it finds its group.
+    /// The name of the worker. It is the same after a restart, so that the worker finds its group.
     pub(crate) name: String,
     pub(crate) number: i64,
     pub(crate) options: Options,
@@ -21,10 +21,10 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Works until there is nothing left to do.
+    /// Works until all tasks are done.
     pub(crate) async fn work(&self) -> Result<()> {
         while let Some(group) = self.next_group().await? {
-            // Before the lock: whatever this process leaves behind, it finds again.
+            // The group is recorded before the lock is requested, so that this process finds its group after a crash.
             self.table.at(&self.name, group).await?;
             if self.options.care == Care::NoLock {
                 self.next_task(group, 0).await?;
@@ -40,14 +40,14 @@ impl Worker {
         Ok(())
     }
 
-    /// The lock of a group. It is waited for without polling: the store says when it is free.
+    /// Returns the request for the lock of a group. It waits without polling: the store notifies it.
     fn request(&self, group: i64) -> LockRequest {
         let request = self.locks.lock(format!("import:{group}")).ttl(self.options.ttl);
         request.strategy(strategy::wait()).fencing(true).label(self.name.clone())
     }
 
-    /// Returns the group to work at: the one that this worker was at before, else one of the others, each worker from
-    /// another one on.
+    /// Returns the group to work at: the last group of this worker, else the next unfinished group, from a start that
+    /// depends on the number of the worker.
     async fn next_group(&self) -> Result<Option<i64>> {
         let groups = self.table.groups().await?;
         let before = self.table.was_at(&self.name).await?.filter(|group| groups.contains(group));
@@ -69,7 +69,7 @@ impl Worker {
         self.note("taken", group, token).await?;
         let holder = Holder { worker: &self.name, token };
         for line in found.checkpoint + 1..=found.total {
-            // Reads the line, and works out what it means.
+            // This stands for the work at the line.
             tokio::time::sleep(self.options.line).await;
             self.stall();
             let compare = self.options.care == Care::Full;
@@ -80,7 +80,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Now and then, stops this process for longer than its lease: between two instructions, when no lock can help.
+    /// Sometimes stops this process for longer than its lease, between two instructions, when no lock can help.
     fn stall(&self) {
         let Some(every) = self.options.stall_every else { return };
         if random::below(every) == 0 {
@@ -94,5 +94,5 @@ impl Worker {
     }
 }
 
-/// How long the release of a lock may take at the end.
+/// The longest time for the release of a lock at the end.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);

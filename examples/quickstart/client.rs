@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// The status and the body of an answer. Without an answer, the status is 0 and the body the error.
+/// The status and the body of an answer. If there is no answer, the status is 0 and the body is the error.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,

@@ -1,4 +1,4 @@
-//! A shop that has 100 lamps, and 500 people who order one at the same moment.
+//! A shop has 100 lamps, and 500 people order one at the same moment.
 //!
 //! ```sh
 //! cargo run -p lock-examples --example quickstart                                                    # locks in memory
@@ -7,9 +7,9 @@
 //! cargo run -p lock-examples --example quickstart -- --serve                                         # keep serving
 //! ```
 //!
-//! The service is in `shop.rs`: routes under a `LockLayer`, functions under `#[distributed_lock]`. This file starts it,
-//! sends it the orders, and prints what happened. It exits with status 1 if the shop sold more lamps than it had. At
-//! `/locks/` is the console, which shows the locks in a browser.
+//! The service is in `shop.rs`: routes under a `LockLayer`, functions under `#[distributed_lock]`. This file starts the
+//! service, sends it the orders, and prints the results. The program exits with status 1 if the shop sold more lamps
+//! than it had. The console at `/locks/` shows the locks in a browser.
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 
 mod client;
@@ -53,7 +53,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let shop = Arc::new(Shop::new(STOCK));
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
-    // A backlog for all connections at once. With the usual 128, the others would wait for a second.
+    // The backlog has room for all connections at once. With the usual 128, the others would wait for a second.
     let listener = socket.listen(1024)?;
     let address = listener.local_addr()?;
     let app =
@@ -92,10 +92,10 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(if report::is_good(&locked, &jobs, STOCK) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns the page that shows the locks. Everyone on this machine may look, and take a lock from its holder; a service
-/// checks who that is.
+/// Returns the page that shows the locks. Everyone on this machine may view it, and take a lock from its holder. A real
+/// service checks the person.
 fn console(locks: &LockManager, address: SocketAddr) -> Router {
-    // A page of an attacker must not get here by a name that the attacker points at this machine.
+    // An attacker may point a host name at this machine. A page under that name must not use the console.
     let own = [address.to_string(), format!("localhost:{}", address.port())];
     let is_own = move |host: &HeaderValue| own.iter().any(|own| host == own.as_str());
     let viewers = Viewers::only(move |request| request.headers.get(HOST).is_some_and(&is_own));
@@ -130,7 +130,7 @@ async fn jobs(address: SocketAddr) -> Vec<client::Answer> {
     runs.join_all().await
 }
 
-/// Shows the progress: one line that changes on a terminal, a line for each fifth elsewhere.
+/// Shows the progress. On a terminal this is one line that changes, elsewhere a line for each fifth of the orders.
 fn progress(name: &str, answered: u32) {
     let fifth = answered.is_multiple_of(ORDERS / 5);
     if std::io::stdout().is_terminal() {

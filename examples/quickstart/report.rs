@@ -102,7 +102,7 @@ fn ran(answers: &[Answer]) -> usize {
     answers.iter().filter(|answer| answer.status == 200).count()
 }
 
-/// Returns whether the locks worked: nothing was oversold, every lamp was sold, and the job ran once.
+/// Returns whether the locks worked: exactly the lamps in stock were sold, and the job ran once.
 pub(crate) fn is_good(locked: &Burst, jobs: &[Answer], stock: u32) -> bool {
     locked.oversold(stock) == 0
         && locked.sold == u64::from(stock)

@@ -49,7 +49,7 @@ impl Shop {
         Duration::from_micros(self.longest_wait.load(Ordering::SeqCst))
     }
 
-    /// Reads the stock, then writes it back: correct only if no one else does so in between.
+    /// Reads the stock, then writes it back. This is correct only if no other order is served in between.
     async fn sell_one(&self) -> Result<(), OrderError> {
         let stock = self.stock.load(Ordering::SeqCst);
         tokio::time::sleep(DATABASE).await;
@@ -96,7 +96,7 @@ impl IntoResponse for OrderError {
 }
 
 pub(crate) fn routes(shop: Arc<Shop>, locks: LockManager) -> Result<Router, LockError> {
-    // One order at a time for each person: the second half of a double click gets 409.
+    // One order at a time for each person: the second request of a double click gets 409.
     let double_click = LockLayer::new(locks).key("cart:<person>").ttl(Duration::from_secs(5)).check()?;
     Ok(Router::new()
         .route("/orders/{item}/{person}", post(order).route_layer(double_click))
@@ -143,8 +143,8 @@ async fn job(State(shop): State<Arc<Shop>>, Path(name): Path<String>) -> Respons
     }
 }
 
-/// Runs one job at a time in the whole fleet. `ttl` is how soon another machine can take over if this one crashes; the
-/// lock is renewed while the job runs.
+/// Runs one job at a time in the whole fleet. If this machine crashes, another one can take over after `ttl`. The lock
+/// is renewed while the job runs.
 #[distributed_lock(key = "job:<name>", ttl = "5s", strategy = "fail_fast")]
 async fn run_job(shop: &Shop, name: &str) -> Result<(), LockError> {
     let alone = !shop.job_runs.swap(true, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! The schedulers: processes, or tasks if the store is in memory; and their crashes and pauses.
+//! The schedulers, which are processes, or tasks if the store is in memory; and their crashes and pauses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) async fn locks(options: &Options) -> Result<LockManager> {
     Ok(store::connect().await?.service("scheduler").ttl(options.plan().ttl()).build()?)
 }
 
-/// Serves in its own process, until its input ends.
+/// Runs one scheduler in this process, until its input ends.
 pub(crate) async fn serve_alone(options: &Options, name: &str, place: &str) -> Result<()> {
     let locks = locks(options).await?;
     let name = format!("{name}{}", suffix(std::process::id()));
@@ -50,12 +50,12 @@ async fn serve(
     };
     let served = scheduler.serve(stop).await;
     locks.shutdown(Duration::from_secs(2)).await;
-    // The end of the manager is the end of its events.
+    // The stream of events ends with the manager.
     let _ = journal.await;
     served
 }
 
-/// Lets schedulers run as tasks of this process, for as long as the options say.
+/// Runs schedulers as tasks of this process, for the time of the options.
 pub(crate) async fn run_tasks(options: &Options, place: &str) -> Result<()> {
     let (memory, mut tasks) = (Memory::new(), JoinSet::new());
     let (stop, _) = watch::channel(());
@@ -75,7 +75,7 @@ pub(crate) async fn run_tasks(options: &Options, place: &str) -> Result<()> {
     Ok(())
 }
 
-/// Schedulers in processes of their own.
+/// Schedulers in separate processes.
 pub(crate) struct Processes<'a> {
     options: &'a Options,
     table: &'a Table,
@@ -90,10 +90,10 @@ impl<'a> Processes<'a> {
         Ok(Self { options, table, place, workers: workers.collect::<Result<_>>()?, kills: 0 })
     }
 
-    /// Lets them run for as long as the options say, and does to them what the options say.
+    /// Runs the schedulers for the time of the options, and kills and pauses them as the options say.
     pub(crate) async fn run(mut self) -> Result<()> {
         let (mut kill, mut pause) = (every(self.options.kill_every), every(self.options.pause_every));
-        // The first tick of an interval is at once.
+        // The first tick of an interval comes at once, so it is skipped.
         tokio::join!(kill.tick(), pause.tick());
         let over = tokio::time::sleep(self.options.time);
         tokio::pin!(over);
@@ -148,10 +148,11 @@ impl<'a> Processes<'a> {
 
     /// Kills the worker that runs the job, and starts another in its place.
     async fn kill(&mut self, holder: Holder) -> Result<()> {
-        // At any time of the run, none of which is shorter than half of the estimate; but after it has told of its grant.
+        // The kill comes at a random time of the run, which takes at least half of the estimate, but after the worker
+        // has recorded its grant.
         let (shortest, longest) = (Duration::from_millis(20), self.options.plan().estimate / 2);
         tokio::time::sleep(random::between(shortest, longest)).await;
-        // A database that was away for a moment may have lost the line about it.
+        // The wait has a limit, because the line about the grant may be lost if the database failed for a moment.
         for _ in 0..200 {
             if self.table.is_granted(holder.fence).await? {
                 break;
@@ -162,7 +163,7 @@ impl<'a> Processes<'a> {
         let killed = std::mem::replace(&mut self.workers[holder.number], next);
         let happened = clock::now();
         killed.kill9().await?;
-        // It may have finished just before.
+        // The run may have finished just before.
         let run = self.table.run(holder.fence).await?;
         let in_the_middle = run.is_some_and(|run| run.outcome == "running");
         self.kills += u64::from(in_the_middle);
@@ -197,7 +198,7 @@ fn every(time: Option<Duration>) -> Interval {
     interval
 }
 
-/// Returns how the names of a process end, so that two runs of one number have two names.
+/// Returns the end of a process's name, so that two processes with one number have different names.
 fn suffix(id: u32) -> String {
     format!("/{id}")
 }

@@ -1,4 +1,4 @@
-//! Four hours by a clock that moves forward whenever all schedulers wait. They take some seconds.
+//! Tests four hours with a clock that moves forward whenever all schedulers wait. They take some seconds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 /// The first tick.
 const FIRST: i64 = 1_000;
-/// By how much the clocks of the three schedulers are ahead.
+/// The time by which the clock of each scheduler is ahead.
 const AHEAD: [Micros; 3] = [0, 2_000_000, -2_000_000];
 
 /// A plan whose ttl is 12 s, and whose job takes much longer.
@@ -34,7 +34,7 @@ fn plan(every: Duration, takes: impl Fn(i64) -> Duration + Send + Sync + 'static
     }
 }
 
-/// Lets three schedulers run for four hours, all with the lock `key`, or each with the one that `key` says.
+/// Runs three schedulers for four hours. `key` returns the key of the lock of each scheduler.
 async fn four_hours(test: &str, plan: &Plan, key: impl Fn(usize) -> String) -> (Vec<Run>, Vec<Event>) {
     let (place, memory, mut tasks) = (Place::temporary(test), Memory::new(), JoinSet::new());
     let table = Table::open(&place.name, JOB).await.expect("a file");
@@ -51,7 +51,7 @@ async fn four_hours(test: &str, plan: &Plan, key: impl Fn(usize) -> String) -> (
         let clock = Arc::new(move || start + ahead + micros(began.elapsed()));
         let scheduler = Scheduler { name, key: key(number), locks: locks.clone(), table, plan, clock };
         tasks.spawn(async move {
-            // This is before the clock of any of them shows the tick after the last one.
+            // The schedulers stop before any of their clocks reaches the tick after the last one.
             scheduler.serve(tokio::time::sleep(HOUR * 4 - MINUTE / 4)).await.expect("a database");
             locks.shutdown(Duration::from_secs(2)).await;
             journal.await.expect("it ends with the manager");
@@ -59,7 +59,7 @@ async fn four_hours(test: &str, plan: &Plan, key: impl Fn(usize) -> String) -> (
     }
     tasks.join_all().await;
     let mut runs = table.runs().await.expect("the runs");
-    // To the one clock of the test.
+    // The times are converted to the one clock of the test.
     for run in &mut runs {
         let ahead = ahead(run);
         (run.started, run.seen) = (run.started - ahead, run.seen - ahead);
@@ -83,7 +83,7 @@ async fn every_tick_of_four_hours_is_run_once() {
     assert_eq!(overlaps(&runs), 0, "{runs:?}");
 }
 
-/// Its lease is 12 s, and renewed more than three thousand times.
+/// The lease is 12 s, and is renewed more than three thousand times.
 #[tokio::test(start_paused = true)]
 async fn a_job_of_hours_keeps_its_lock_and_the_others_skip() {
     let hours = Duration::from_secs(3 * 3_600 + 1_800);
@@ -94,8 +94,8 @@ async fn a_job_of_hours_keeps_its_lock_and_the_others_skip() {
     assert_eq!(overlaps(&runs), 0, "{runs:?}");
     let run = runs.iter().find(|run| run.tick == long).expect("it ran");
     assert!(run.seen - run.started >= micros(hours), "{run:?}");
-    // The next tick is the one that is due at its end, by the clock of the scheduler that runs it, or the one after
-    // that. Those in between are passed over.
+    // The next tick is the one that is due at the end of the run, by the clock of its scheduler, or the one after that.
+    // Ticks in between are skipped.
     let ticks: Vec<i64> = runs.iter().map(|run| run.tick).collect();
     let (after, due) = (ticks[6], (run.seen + ahead(&runs[6])) / micros(MINUTE));
     assert_eq!(&ticks[..6], (FIRST..=long).collect::<Vec<_>>());
@@ -119,6 +119,6 @@ async fn without_a_common_lock_they_run_at_once() {
     let plan = plan(MINUTE, |_| Duration::from_secs(30));
     let (runs, _) = four_hours("scheduler-careless", &plan, |number| format!("{JOB}:{number}")).await;
     assert!(overlaps(&runs) > 100, "{runs:?}");
-    // The comparison of the tokens has found them out.
+    // The comparison of the tokens has found such runs.
     assert!(runs.iter().any(|run| run.outcome == "REFUSED"), "{runs:?}");
 }

@@ -1,4 +1,4 @@
-//! The events of the locks, written to the table.
+//! Writes the events of the locks to the table.
 
 use lock_core::LockEvent;
 use lock_core::observe::LockEvents;
@@ -12,7 +12,7 @@ pub(crate) async fn write(mut events: LockEvents, worker: String, table: Table) 
         let (name, token, detail) = describe(&event);
         let event =
             Event { happened: clock::now(), worker: worker.clone(), event: name.to_owned(), token, detail };
-        // A database that is away for a moment costs a line, and no lock.
+        // If the database fails for a moment, a line is lost, but no lock.
         let _ = table.note(&event).await;
     }
 }

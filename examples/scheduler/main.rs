@@ -1,4 +1,4 @@
-//! A job that several machines could run at each tick, and one of them does.
+//! Several machines could run a job at each tick, and one of them does.
 //!
 //! ```sh
 //! cargo run -p lock-examples --features databases --example scheduler
@@ -6,32 +6,33 @@
 //!     cargo run -p lock-examples --features databases,redlock --example scheduler -- --seconds 60 --kill-every 10
 //! ```
 //!
-//! Times are in seconds, but for `--minutes`.
+//! Times are in seconds, except `--minutes`.
 //!
 //! | option | means | default |
 //! | --- | --- | --- |
-//! | `--seconds`, `--minutes` | how long it runs | 6 |
+//! | `--seconds`, `--minutes` | how long the program runs | 6 |
 //! | `--processes` | how many schedulers there are | 3 |
 //! | `--every` | the time between two ticks | 1 |
 //! | `--estimate` | how long the job usually takes; the ttl is 120 % of it | 0.5 |
-//! | `--look` | the longest pause between two looks at the table | 0.25 |
-//! | `--min-hold` | how long the key stays locked at least | 0.3 |
-//! | `--kill-every` | kills the process that runs the job with `kill -9`, so often | never |
-//! | `--kills` | ends after so many of these | never |
-//! | `--pause-every` | stops that process for twice the ttl, so often | never |
-//! | `--careless` | gives each scheduler its own lock, to see what the checks find | |
+//! | `--look` | the longest pause between two checks of the table | 0.25 |
+//! | `--min-hold` | the shortest time for which the key stays locked | 0.3 |
+//! | `--kill-every` | the time between two kills (`kill -9`) of the process that runs the job | never |
+//! | `--kills` | the number of kills after which the program ends | never |
+//! | `--pause-every` | the time between two pauses of that process, for twice the ttl | never |
+//! | `--careless` | gives each scheduler its own lock, to show what the checks find | |
 //!
-//! With `LOCK_URL`, the schedulers are processes, which this one starts, kills and replaces. Without, they are tasks
-//! with locks in memory. `DATABASE_URL` is a Postgres server or a file for SQLite, whose tables `scheduler_*` are made
-//! anew; without it, they are in a temporary file.
+//! With `LOCK_URL`, the schedulers are processes, which this process starts, kills and replaces. Without `LOCK_URL`,
+//! they are tasks with locks in memory. `DATABASE_URL` is a Postgres server or a file for SQLite, whose tables
+//! `scheduler_*` are made again at the start. Without `DATABASE_URL`, they are in a temporary file.
 //!
-//! A failover takes at most the ttl, for the dead holder's lease, and the pause until the next look. The ttl does not
-//! limit the job: the lock is renewed while it runs, and some runs take twice as long. `scheduler.rs` has the lock,
-//! `table.rs` the statements that compare its fencing token, and `hours.rs` a test of four hours that takes some seconds.
+//! A failover takes at most the ttl, for the dead holder's lease, and the pause until the next check of the table. The
+//! ttl does not limit the job: the lock is renewed while the job runs, and some runs take over twice the ttl.
+//! `scheduler.rs` has the lock, `table.rs` the statements that compare its fencing token, and `hours.rs` a test of four
+//! hours that takes some seconds.
 //!
-//! It exits with status 1 if two ran at once, a tick was finished twice, or no scheduler took over from a dead one.
-//! ZooKeeper and Postgres with `mode=advisory` have no `min_hold`, and refuse it; etcd has no short leases: `--estimate
-//! 2.5`.
+//! The program exits with status 1 if two runs overlapped, a tick was finished twice, or no scheduler took over from a
+//! dead one. ZooKeeper and Postgres with `mode=advisory` have no `min_hold`, and refuse it. etcd has no short leases:
+//! use `--estimate 2.5`.
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 
 #[path = "../common/mod.rs"]
@@ -66,7 +67,7 @@ async fn main() -> Result<ExitCode> {
     }
     let (table, plan) = (Table::open(&place.name, JOB).await?, options.plan());
     table.make(plan.due(clock::now())).await?;
-    // A wrong `LOCK_URL` is reported before anything is started.
+    // A wrong `LOCK_URL` is reported before any scheduler is started.
     let store = fleet::locks(&options).await?.store();
     println!("locks     in {store}");
     println!("tables    in {}", table.database().name());

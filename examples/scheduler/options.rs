@@ -9,7 +9,7 @@ use crate::scheduler::Plan;
 /// The options of one run of the program.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// How long it runs.
+    /// How long the program runs.
     pub(crate) time: Duration,
     pub(crate) processes: usize,
     every: Duration,
@@ -90,7 +90,7 @@ impl Options {
     }
 
     pub(crate) fn plan(&self) -> Plan {
-        // The estimate is only an estimate: some runs take longer than the lease.
+        // Some runs take longer than the estimate, and longer than the lease.
         let estimate = self.estimate;
         Plan {
             every: self.every,

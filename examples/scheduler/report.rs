@@ -1,4 +1,4 @@
-//! The report from the tables: which scheduler ran which tick, when, how long, and when it failed over.
+//! The report from the tables: the scheduler, the time and the duration of each run, and the failovers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,16 +6,16 @@ use std::fmt;
 use crate::common::clock::{Micros, seconds};
 use crate::table::{Event, Run};
 
-/// A run that did not end well, and what followed.
+/// A run that did not finish, and the next run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failover {
-    /// The token of the run that did not end well.
+    /// The token of the run that did not finish.
     pub(crate) from: i64,
-    /// The token of the next run; `None` if there was none.
+    /// The token of the next run, or `None` if there was no next run.
     pub(crate) to: Option<i64>,
     /// The time from the death, or from the last sign of life, to the next run.
     pub(crate) took: Micros,
-    /// Whether its process was killed. If not, it was stopped for too long, or cut off from the store.
+    /// Whether the process of the first run was killed. If not, it was stopped for too long, or cut off from the store.
     pub(crate) killed: bool,
 }
 
@@ -32,8 +32,8 @@ impl Report {
         Self { runs, events, failovers }
     }
 
-    /// Returns whether no two ran at once, no holder was refused, no tick was finished twice, and each run that was cut
-    /// short was followed by another.
+    /// Returns whether no two runs overlapped, no holder was refused, no tick was finished twice, and another run
+    /// followed each run that did not finish.
     pub(crate) fn is_good(&self) -> bool {
         overlaps(&self.runs) == 0
             && self.runs.iter().all(|run| run.outcome != "REFUSED")
@@ -54,7 +54,7 @@ impl Report {
         ticks.values().filter(|times| **times > 1).count()
     }
 
-    /// Says what became of a run.
+    /// Describes how a run ended.
     fn end_of(&self, run: &Run) -> String {
         let Some(failover) = self.failovers.iter().find(|failover| failover.from == run.fence) else {
             return run.outcome.clone();
@@ -66,7 +66,7 @@ impl Report {
     }
 }
 
-/// Returns the runs that did not end well, and how long it took until the next one.
+/// Returns the runs that did not finish, and the time until the next run.
 pub(crate) fn failovers(runs: &[Run], events: &[Event]) -> Vec<Failover> {
     let mut failovers = Vec::new();
     for (number, run) in runs.iter().enumerate().filter(|(_, run)| run.outcome != "finished") {
@@ -82,7 +82,7 @@ pub(crate) fn failovers(runs: &[Run], events: &[Event]) -> Vec<Failover> {
     failovers
 }
 
-/// Returns how many runs began while the one before was still at work.
+/// Returns how many runs began while the previous run still worked.
 pub(crate) fn overlaps(runs: &[Run]) -> usize {
     runs.windows(2).filter(|pair| pair[1].started < pair[0].seen).count()
 }

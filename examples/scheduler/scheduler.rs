@@ -1,4 +1,4 @@
-//! One scheduler of several: it looks whether the job is due, and runs it if no other does.
+//! One of several schedulers. It checks whether the job is due, and runs the job if no other scheduler does.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) struct Plan {
     pub(crate) takes: Arc<dyn Fn(i64) -> Duration + Send + Sync>,
     /// The time between two writes of the job.
     pub(crate) step: Duration,
-    /// The pause between two looks at the table. Part of how long a failover takes.
+    /// The pause between two checks of the table. A failover takes longer by this pause.
     pub(crate) look: Duration,
     /// The shortest time for which the key stays locked, so that a scheduler whose clock is late does not run the job
     /// again.
@@ -47,8 +47,8 @@ impl Plan {
         now.div_euclid(micros(self.every).max(1))
     }
 
-    /// The lease: 120 % of the estimate. It says how soon another scheduler may take over, and not how long the job may
-    /// take: the lock is renewed each third of it while the job runs.
+    /// Returns the ttl of the lock, which is 120 % of the estimate. After a crash, another scheduler may take over when
+    /// the ttl is over. The ttl does not limit the job: the lock is renewed after each third of it while the job runs.
     pub(crate) fn ttl(&self) -> Duration {
         self.estimate * 6 / 5
     }
@@ -65,11 +65,11 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    /// Looks and runs until `stop` is ready. A run that is under way then is finished first.
+    /// Checks the table and runs the job until `stop` is ready. A run that is then under way is finished first.
     pub(crate) async fn serve(&self, stop: impl Future<Output = ()>) -> Result<()> {
         tokio::pin!(stop);
         loop {
-            // At random, so that the schedulers do not all ask at the same moment.
+            // The pause is random, so that the schedulers do not all ask at the same moment.
             let pause = random::between(self.plan.look / 2, self.plan.look);
             tokio::select! {
                 () = &mut stop => return Ok(()),
@@ -78,7 +78,7 @@ impl Scheduler {
         }
     }
 
-    /// Runs the job if it is due, not done, and not run by another.
+    /// Runs the job if it is due, not done, and not run by another scheduler.
     async fn look(&self) -> Result<()> {
         let tick = self.plan.due((self.clock)());
         if self.table.done().await? >= tick {
@@ -96,18 +96,18 @@ impl Scheduler {
             Ok(result) => result,
             Err(error) if error.is_skipped() => Ok(()),
             Err(error) if error.is_lost() => self.table.lost(&self.name).await,
-            // The store is not there, or has no majority: the next look asks again. The events say so.
+            // The store does not answer, or has no majority. The events report this, and the next check asks again.
             Err(error) if error.is_temporary() => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Runs the job for a tick. It is dropped in the middle when the lock is lost.
+    /// Runs the job for a tick. The future is dropped when the lock is lost.
     async fn run(&self, tick: i64, lease: LockHandle) -> Result<()> {
         let (fence, now) = (lease.fencing_token().await?.get_i64(), (self.clock)());
         let (worker, outcome) = (self.name.clone(), "running".to_owned());
         let run = Run { fence, tick, worker, started: now, seen: now, outcome };
-        // Another may have finished since the look.
+        // Another scheduler may have finished since the check of the table.
         if !self.table.begin(&run).await? {
             return Ok(());
         }
@@ -121,7 +121,7 @@ impl Scheduler {
             let may =
                 if last { self.table.finish(&run, now).await? } else { self.table.step(&run, now).await? };
             if !may {
-                // This process was stopped between two instructions, and is late. Or the lock has failed.
+                // This process was stopped between two instructions, and is late; or the lock has failed.
                 let outcome = if lease.is_held() { "REFUSED" } else { "late" };
                 return self.table.refused(&run, now, outcome).await;
             }

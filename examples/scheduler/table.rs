@@ -6,18 +6,18 @@ use crate::common::database::{Database, Result, Row, Value};
 const MAKE: &str = include_str!("tables.sql");
 const ADD: &str = "INSERT INTO scheduler_jobs (job, done, fence, steps) VALUES ($1, $2, 0, 0)";
 const DONE: &str = "SELECT done FROM scheduler_jobs WHERE job = $1";
-/// The three statements that work for a job. Each changes no row if a later holder of its lock was here.
+/// The three statements that work for a job. A statement changes no row if a later holder of the lock has written.
 const BEGIN: &str = "UPDATE scheduler_jobs SET fence = $2 WHERE job = $1 AND fence < $2 AND done < $3";
 const STEP: &str = "UPDATE scheduler_jobs SET steps = steps + 1 WHERE job = $1 AND fence = $2";
 const FINISH: &str = "UPDATE scheduler_jobs SET done = $3 WHERE job = $1 AND fence = $2 AND done < $3";
-/// The next scheduler marks earlier runs as over.
+/// Marks earlier runs as abandoned. The next scheduler executes this.
 const ABANDON: &str =
     "UPDATE scheduler_runs SET outcome = 'abandoned' WHERE job = $1 AND fence < $2 AND outcome = 'running'";
 const NOTE: &str = "INSERT INTO scheduler_runs (job, fence, tick, worker, started, seen, outcome) \
     VALUES ($1, $2, $3, $4, $5, $6, 'running')";
 const SEEN: &str = "UPDATE scheduler_runs SET seen = $3 WHERE job = $1 AND fence = $2";
 const END: &str = "UPDATE scheduler_runs SET seen = $3, outcome = $4 WHERE job = $1 AND fence = $2";
-/// The body of a run was dropped, and what it had done last is noted already.
+/// Marks a run as lost after its body was dropped. The time of its last step is recorded already.
 const LOST: &str = "UPDATE scheduler_runs SET outcome = 'lost' \
     WHERE job = $1 AND worker = $2 AND outcome IN ('running', 'abandoned')";
 const RUNS: &str =
@@ -39,18 +39,18 @@ pub(crate) struct Run {
     pub(crate) tick: i64,
     pub(crate) worker: String,
     pub(crate) started: Micros,
-    /// When it last did something.
+    /// The time of its last step.
     pub(crate) seen: Micros,
     pub(crate) outcome: String,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     pub(crate) happened: Micros,
     pub(crate) worker: String,
     pub(crate) event: String,
-    /// The token of the lock that it is about; 0 if it has none.
+    /// The token of the lock of the event, or 0 if there is none.
     pub(crate) token: i64,
     pub(crate) detail: String,
 }
@@ -74,7 +74,7 @@ impl Table {
         self.job.as_str().into()
     }
 
-    /// Makes the tables anew. Ticks up to `done` are over.
+    /// Makes the tables and empties them. Ticks up to `done` are over.
     pub(crate) async fn make(&self, done: i64) -> Result<()> {
         self.database.script(MAKE).await?;
         self.database.change(ADD, &[self.job(), done.into()]).await.map(drop)
@@ -86,7 +86,7 @@ impl Table {
         Ok(rows.first().ok_or("the job is not in the table")?.number(0))
     }
 
-    /// Notes that `run` begins. Returns whether it may: the tick is not done, and no later holder was here.
+    /// Records that `run` begins. Returns whether it may begin: the tick is not done, and no later holder has written.
     pub(crate) async fn begin(&self, run: &Run) -> Result<bool> {
         let job = || self.job();
         let begin = [job(), run.fence.into(), run.tick.into()];
@@ -102,27 +102,27 @@ impl Table {
         self.database.all_if_first(&statements).await
     }
 
-    /// Does a step of the job. Returns whether it may.
+    /// Does a step of the job. Returns `false` if a later holder has written.
     pub(crate) async fn step(&self, run: &Run, now: Micros) -> Result<bool> {
         let step = [self.job(), run.fence.into()];
         let seen = [self.job(), run.fence.into(), now.into()];
         self.database.all_if_first(&[(STEP, &step[..]), (SEEN, &seen[..])]).await
     }
 
-    /// Notes that the job is done for this tick. Returns whether it may.
+    /// Records that the job is done for this tick. Returns `false` if a later holder has written.
     pub(crate) async fn finish(&self, run: &Run, now: Micros) -> Result<bool> {
         let finish = [self.job(), run.fence.into(), run.tick.into()];
         let end = [self.job(), run.fence.into(), now.into(), "finished".into()];
         self.database.all_if_first(&[(FINISH, &finish[..]), (END, &end[..])]).await
     }
 
-    /// Notes that a run was refused by one of the statements above.
+    /// Records that one of the statements above has refused a run.
     pub(crate) async fn refused(&self, run: &Run, now: Micros, outcome: &str) -> Result<()> {
         let end = [self.job(), run.fence.into(), now.into(), outcome.into()];
         self.database.change(END, &end).await.map(drop)
     }
 
-    /// Notes that `worker` has lost the lock of the run that it was at.
+    /// Records that `worker` has lost the lock of its run.
     pub(crate) async fn lost(&self, worker: &str) -> Result<()> {
         self.database.change(LOST, &[self.job(), worker.into()]).await.map(drop)
     }
@@ -150,7 +150,7 @@ impl Table {
         Ok(self.database.rows(LAST, &[self.job()]).await?.first().map(Run::of))
     }
 
-    /// Returns whether the grant with a token has been noted.
+    /// Returns whether the grant with a token is recorded.
     pub(crate) async fn is_granted(&self, token: i64) -> Result<bool> {
         Ok(!self.database.rows(GRANTED, &[token.into()]).await?.is_empty())
     }

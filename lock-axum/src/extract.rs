@@ -12,10 +12,10 @@ use crate::answer::LockRejection;
 use crate::config::Config;
 use crate::{once, router};
 
-/// Extracts a handle of the lock that the request runs under: its key, its remaining time, whether it is lost. It can
+/// Extracts a handle of the request's lock, with its key, its remaining time, and whether it is lost. The handle can
 /// extend the lease, release the lock early, and make a guard for work that continues after the answer.
 ///
-/// It dereferences to [`lock_core::LockHandle`]. Under several layers, it is the lock of the innermost.
+/// It dereferences to [`lock_core::LockHandle`]. Under several layers, it is the lock of the innermost layer.
 ///
 /// # Errors
 /// A request without a lock is answered with 500, and the log names the route that lacks a
@@ -99,15 +99,15 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for LockHandle {
     }
 }
 
-/// Extracts the fencing token of the lock that the request runs under. The protected resource compares it, and so
+/// Extracts the fencing token of the request's lock. The protected resource compares tokens, and so
 /// refuses a late write of an earlier owner.
 ///
-/// It may ask the store once: see [`LockLayer::fencing`](crate::LockLayer::fencing). It dereferences to the
-/// [`lock_core::FencingToken`] inside.
+/// The extractor may ask the store once: see [`LockLayer::fencing`](crate::LockLayer::fencing). It dereferences to the
+/// inner [`lock_core::FencingToken`].
 ///
 /// # Errors
-/// As [`LockHandle`]. A request is also answered with 503 if its lock is lost or the store does not answer, and with
-/// 500 if the store has no tokens; an `Option<FencingToken>` does not prevent these two.
+/// The errors of [`LockHandle`] apply. A request is also answered with 503 if its lock is lost or the store does not
+/// answer, and with 500 if the store has no tokens. An `Option<FencingToken>` does not prevent these two answers.
 ///
 /// # Examples
 /// ```
@@ -161,7 +161,7 @@ impl<S: Send + Sync> FromRequestParts<S> for FencingToken {
     }
 }
 
-/// `None` for a request without a lock. A lock without a token is still an error.
+/// Extracts `None` for a request without a lock. A lock without a token is still an error.
 impl<S: Send + Sync> OptionalFromRequestParts<S> for FencingToken {
     type Rejection = LockRejection;
 

@@ -3,26 +3,26 @@
 use http::{Method, StatusCode};
 use http_body::Body;
 
-/// The end of the time for which a request holds its lock.
+/// The event that ends the hold of a request's lock.
 ///
-/// In each case the layer awaits the release before the client can know that its answer is complete. So a client that
-/// sends its next request after that never finds its own lock. The layer waits for the store for at most a second; then
-/// the release continues in the background. With [`Release::Background`](lock_core::Release::Background) it does not
+/// In each case the layer awaits the release before the answer to the client is complete. So a client that sends its
+/// next request after its answer never finds its own lock. The layer waits for the store for at most a second; then the
+/// release continues in the background. With [`Release::Background`](lock_core::Release::Background) the layer does not
 /// wait: see [`LockLayer::release`](crate::LockLayer::release).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Hold {
-    /// [`Handler`](Self::Handler) if the exact length of the body is known, as for JSON; [`Body`](Self::Body) if the
-    /// body is still being produced, as for a stream. The default.
+    /// [`Handler`](Self::Handler) if the exact length of the body is known, such as for JSON. [`Body`](Self::Body) if
+    /// the body is still being produced, such as for a stream. The default.
     #[default]
     Auto,
-    /// The lock is held until the handler has returned its response. A body that is streamed after that is not
+    /// The lock is held until the handler has returned its response. A body that is streamed afterwards is not
     /// protected.
     Handler,
     /// The lock is held until the body has ended. The last frame is held back until the lock is released. If the lock
     /// is lost before that, the body ends with an error and the connection is cut.
     ///
-    /// If an answer has no body, as one to HEAD, the lock is released before the head is sent.
+    /// If an answer has no body, such as one to HEAD, the lock is released before the head is sent.
     Body,
 }
 
@@ -35,7 +35,7 @@ impl Hold {
         announced: Option<u64>,
         body: &impl Body,
     ) -> bool {
-        // A server drops the bodies of these without polling them.
+        // A server drops the bodies of such answers without polling them.
         let never_sent = method == Method::HEAD
             || (method == Method::CONNECT && status.is_success())
             || announced == Some(0)

@@ -1,4 +1,4 @@
-//! How long the requests of a layer use their keys: the `Retry-After` of a refused client is computed from it.
+//! Measures how long the requests of a layer use their keys. The `Retry-After` of a refused client depends on this.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,11 +8,11 @@ use lock_core::clock::{Clock, Moment};
 
 use crate::key_limit::KeyPermit;
 
-/// A key is probably free after this many times the mean: most requests take less, and a request is refused in the
-/// middle of another.
+/// A key is probably free after this many times the mean: most requests take less, and a request is refused while
+/// another one is half done.
 const TIMES_THE_MEAN: u32 = 3;
 
-/// The weight of the mean so far, against 1 for the last request: old requests are soon forgotten.
+/// The weight of the mean so far, against 1 for the last request, so that old requests soon count little.
 const WEIGHT: u64 = 7;
 
 /// The mean of the last requests, in microseconds; 0 before the first one has ended. All services of a layer share it.
@@ -20,12 +20,12 @@ const WEIGHT: u64 = 7;
 pub(crate) struct UseTimes(Arc<AtomicU64>);
 
 impl UseTimes {
-    /// Counts and measures a request that has its lock until the value is dropped.
+    /// Counts and measures a request that has its lock, until the returned value is dropped.
     pub(crate) fn begin(&self, permit: KeyPermit) -> InUse {
         InUse { times: self.clone(), since: Clock::Tokio.now(), permit }
     }
 
-    /// Returns the time after which a key is probably free; `None` before the first request has ended.
+    /// Returns the time after which a key is probably free, or `None` before the first request has ended.
     pub(crate) fn probably_free_after(&self) -> Option<Duration> {
         let mean = self.0.load(Ordering::Relaxed);
         (mean > 0).then(|| Duration::from_micros(mean) * TIMES_THE_MEAN)

@@ -1,4 +1,4 @@
-//! A limit on the number of different keys that the requests of a layer lock, or wait for, at the same time.
+//! Limits the number of different keys that the requests of a layer lock, or wait for, at the same time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

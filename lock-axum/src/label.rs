@@ -1,4 +1,4 @@
-//! The label of a request: what its lock is for, in words for people.
+//! The label of a request: the purpose of its lock, as text for people.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ const MISSING: &str = "-";
 /// The label of the requests of a layer.
 #[derive(Clone, Debug)]
 pub(crate) enum Label {
-    /// The same for all of them.
+    /// The same label for all requests.
     Fixed(Cow<'static, str>),
     /// A template with the placeholders of a key.
     Template {
@@ -41,7 +41,7 @@ impl Label {
         })
     }
 
-    /// Returns the label of this request. A missing or malformed value does not keep a request from its lock.
+    /// Returns the label of this request. No request is refused because a value is missing or malformed.
     pub(crate) async fn render(&self, parts: &mut Parts) -> Cow<'static, str> {
         let (template, values) = match self {
             Self::Fixed(text) => return text.clone(),

@@ -1,9 +1,9 @@
-//! Log messages that a process writes once, for code that has no layer to remember them.
+//! Log messages that a process writes once. Code without a layer uses this to remember them.
 
 use std::collections::HashSet;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// The number of messages that are remembered. Further ones are not written.
+/// The number of messages that are remembered. Further messages are not written.
 const MAX_MESSAGES: usize = 256;
 
 static WRITTEN: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);

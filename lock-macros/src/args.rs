@@ -1,4 +1,4 @@
-//! Parses tokens into options. It interprets no value: each is any expression, kept with its span and its keyword.
+//! Parses tokens into options. Values are not interpreted: each is any expression, kept with its span and its keyword.
 
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use syn::ext::IdentExt as _;
@@ -136,7 +136,7 @@ pub(crate) fn read_all(
     errors.take(read);
 }
 
-/// Stores `arg`, unless its name was given before.
+/// Stores `arg`. If its name was given before, adds an error instead.
 pub(crate) fn put(slot: &mut Option<Arg>, arg: Arg, errors: &mut Errors) {
     if slot.is_some() {
         errors.add(arg.name.span(), format_args!("`{}` is given twice", arg.name));

@@ -57,8 +57,8 @@ fn generic_of<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
     })
 }
 
-/// Returns `Box::pin` and the statements of `Box::pin(async move { .. })`, if that is the whole body: a statement
-/// before it would run without the lock. The statements are not parsed.
+/// Returns `Box::pin` and the statements of `Box::pin(async move { .. })`. The error is any other body: a statement
+/// outside of the `async` block would run without the lock. The statements are not parsed.
 pub(crate) fn only_box_pin(input: ParseStream<'_>) -> syn::Result<(TokenStream, TokenStream)> {
     let function: ExprPath = input.parse()?;
     let ends = function.path.segments.iter().rev().map(|segment| &segment.ident);

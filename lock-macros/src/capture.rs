@@ -1,4 +1,4 @@
-//! Captures the parameters in the body: all of them, as a whole, and without hiding the warning about an unused one.
+//! Captures each parameter in the body as a whole, and keeps the compiler's warning about an unused parameter.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::quote;
@@ -14,9 +14,9 @@ use crate::template::Segment;
 // Output:
 //     let _ = &id; let name = name;
 //
-// Without this, the block would capture only the fields that the body mentions, and the rest of a parameter would be
-// dropped after the release. `&id` counts as a use, so a parameter that nothing mentions is bound again instead: the
-// compiler then warns that the binding is unused, at the span of the parameter.
+// Without these statements, the block would capture only the fields that the body mentions, and the other fields of a
+// parameter would be dropped after the release. `&id` counts as a use, so a parameter that is mentioned nowhere is
+// bound again instead: the compiler then warns that the binding is unused, at the span of the parameter.
 pub(crate) fn capture(spec: &LockSpec, body: &Body) -> TokenStream {
     let evaluated = evaluated(spec);
     let capture = |Parameter { name, attrs }: &Parameter| {
@@ -46,8 +46,8 @@ fn evaluated(spec: &LockSpec) -> TokenStream {
     quote!(#(#values)* #permits #take #strategy #waiters #manager)
 }
 
-/// Returns whether `name` occurs anywhere in `tokens`, even in a text, where `{name}` may be an argument. If something
-/// else has that name, only a warning is lost.
+/// Returns whether `name` occurs anywhere in `tokens`, even in a text, where `{name}` may be an argument. If another
+/// item has that name, the only cost is a missing warning.
 fn mentions(tokens: &TokenStream, name: &str) -> bool {
     tokens.clone().into_iter().any(|token| match token {
         TokenTree::Group(group) => mentions(&group.stream(), name),

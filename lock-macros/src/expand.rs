@@ -21,8 +21,8 @@ use crate::template::Segment;
 use crate::tokens::{first_span, here, local, located, private};
 use crate::value::integer;
 
-/// Expands the attribute. With an error the item keeps its body and its signature, so that editors and other
-/// diagnostics still see it; the `compile_error!` beside the item keeps it from running without the lock.
+/// Expands the attribute. If there is an error, the item keeps its body and its signature, so that editors and other
+/// diagnostics still see it. The `compile_error!` beside the item keeps the item from running without the lock.
 pub(crate) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
     let mut errors = Errors::default();
     let args = Args::parse(args, &mut errors);
@@ -74,7 +74,7 @@ fn locked(function: &Function, spec: &LockSpec, body: &Body) -> TokenStream {
 //     let __lock_request = Request::new(manager, key, kind, template, label).ttl(..)..;
 //     let __lock_outcome = __lock_request.run(async move { edge { stmts } }).await;
 //     outcome(__lock_outcome)
-// and with a handle or a fallback
+// Output, with a handle or a fallback:
 //     let __lock_outcome = match __lock_request.acquire().await {
 //         Ok(__lock_held) => {
 //             let lock: LockHandle = __lock_held.handle();
@@ -86,8 +86,8 @@ fn locked(function: &Function, spec: &LockSpec, body: &Body) -> TokenStream {
 //     outcome(__lock_outcome)
 //
 // The key is rendered by reference before the body captures the parameters. The body is a future, not a closure that
-// makes one, so that nothing can run it twice; a strategy repeats only the acquire. In the second form the body
-// captures the parameters once the lock is acquired, so that a fallback can take them otherwise.
+// makes one, so it cannot run twice; a strategy repeats only the acquire. In the second form the body
+// captures the parameters after the lock is acquired, so that they can be passed to a fallback instead.
 fn statements(
     spec: &LockSpec,
     body: &Body,
@@ -141,8 +141,8 @@ fn statements(
 // Output:
 //     outcome(__lock_outcome)
 //
-// If the return type cannot carry the outcome, the error must point at that type, or at the name of the function if
-// there is none.
+// If the return type cannot express the outcome, the error must point at that type, or at the name of the function if
+// it has no return type.
 fn answer(spec: &LockSpec, body: &Body, function: &Ident, label: &TokenStream) -> TokenStream {
     let at = body.output.as_ref().map_or_else(|| function.span(), first_span);
     let outcome = located(local("outcome"), at);
@@ -190,8 +190,8 @@ fn allow_underscore() -> TokenStream {
 // Output:
 //     async move { let _ = &id; edge { stmts } }
 //
-// The statements have new braces: an item in them must not shadow a name in the edge, and the user's own braces would
-// trigger a lint about superfluous ones.
+// The statements get new braces: an item in them must not shadow a name in `edge`, and the user's own braces would
+// trigger a lint about superfluous braces.
 fn future(spec: &LockSpec, body: &Body, handover: Option<&Handover>) -> TokenStream {
     let stmts = &body.stmts;
     let edge = return_edge(body.output.as_ref());
@@ -244,9 +244,9 @@ fn label() -> TokenStream {
 // Output:
 //     named_profile! { "checkout", "ship", false, false, 1 }
 //
-// With this, a check at start-up finds the profile, even if the function is never called. The first `bool` says whether
-// the function locks several keys, the second whether the attribute has a kind, and the number how many permits it
-// takes, if the kind is that of the profile.
+// A check at start-up finds this profile, even if the function is never called. The first `bool` says whether the
+// function locks several keys, the second whether the attribute has a kind. The number is `take`, for a kind that comes
+// from the profile.
 fn named_profile(spec: &LockSpec, function: &Ident) -> Option<TokenStream> {
     let (profile, private) = (spec.profile.as_ref()?, private());
     let (function, several) = (function.to_string(), matches!(spec.keys, Keys::All(_)));
@@ -259,8 +259,8 @@ fn named_profile(spec: &LockSpec, function: &Ident) -> Option<TokenStream> {
 // Output:
 //     named_template! { "order:<id>" }
 //
-// With this, the installed manager shows the template's metrics at zero, even if the function is never called. The
-// manager of an expression is known only when the function is called.
+// With this macro, the installed manager shows the template's metrics at zero, even if the function is never called. If
+// the manager is an expression, it is known only when the function is called.
 fn named_template(spec: &LockSpec) -> Option<TokenStream> {
     if spec.manager.is_some() {
         return None;

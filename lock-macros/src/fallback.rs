@@ -1,5 +1,5 @@
-//! The option `fallback = path`: the function that is called instead of the body when the key is held, and how the
-//! arguments get there.
+//! The option `fallback = path`: the function that is called instead of the body when the key is held, and how its
+//! arguments are passed.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens as _, format_ident, quote};
@@ -39,7 +39,7 @@ pub(crate) fn fallback(arg: &Arg, signature: &Signature) -> syn::Result<ExprPath
     Ok(path.clone())
 }
 
-/// Returns whether `path` names the locked function. A bare name is a function of the module, so it is not a method.
+/// Returns whether `path` names the locked function. A bare name is a function of the module, and never a method.
 fn is_itself(path: &ExprPath, signature: &Signature) -> bool {
     let function = &signature.ident;
     let mut segments = path.path.segments.iter().map(|segment| &segment.ident);
@@ -84,7 +84,7 @@ impl Handover {
         Self { signature, arguments, unpack }
     }
 
-    /// Returns whether a parameter such as `_id` is passed on. Lints do not mind the use of a name with two
+    /// Returns whether a parameter such as `_id` is passed on. No lint warns about the use of a name with two
     /// underscores.
     pub(crate) fn begins_with_underscore(&self) -> bool {
         let mut names = self.arguments.iter().map(ToString::to_string);
@@ -92,8 +92,8 @@ impl Handover {
     }
 }
 
-/// Returns the name of the parameter, and the statement that destructures its pattern, if need be. A pattern without a
-/// name for the whole parameter gets a generated one.
+/// Returns the name of the parameter, and the statement that destructures its pattern, if it has one. A pattern without
+/// a name for the whole parameter gets a generated name.
 fn whole(parameter: &mut PatType, position: usize) -> (Ident, Option<TokenStream>) {
     if let Pat::Ident(pattern) = &*parameter.pat
         && pattern.by_ref.is_none()

@@ -31,7 +31,7 @@ impl Kind {
         word.name()
     }
 
-    /// Reads `kind` and `permits`. Without either, returns `Some(None)`: the kind is the profile's, else
+    /// Reads `kind` and `permits`. If both are missing, returns `Some(None)`: the kind is the profile's, else
     /// [`Kind::Reentrant`]. Returns `None` if there are errors.
     pub(crate) fn parse(args: &Args, errors: &mut Errors) -> Option<Option<Self>> {
         let word = match &args.kind {

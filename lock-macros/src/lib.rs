@@ -1,4 +1,4 @@
-//! The data flow, one file for each step:
+//! The crate has one file for each step of the data flow:
 //!
 //! - `args` parses the tokens of the attribute into options.
 //! - `spec` validates options and signature into a specification, with a file for each option that needs one (`keys`,
@@ -7,8 +7,7 @@
 //! - `shape` finds the body of the function.
 //! - `expand` generates the code, with `request`, `capture` and `doc_line`.
 //!
-//! A mistake becomes a compile error at the token that causes it. A function that cannot be locked is never let
-//! through.
+//! A mistake becomes a compile error at the token that causes it. A function that cannot be locked never compiles.
 
 mod args;
 mod backoff;

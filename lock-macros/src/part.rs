@@ -8,8 +8,8 @@ use syn::{Member, Pat, PatType, Type};
 pub(crate) struct Part {
     /// The name: `id` in `Path(id): Path<u64>`.
     pub(crate) name: String,
-    /// The parameter with a name, and the part as a field of it: `id: Path<u64>` and `id.0`. `None` if no field leads
-    /// to the part.
+    /// The parameter with a name, and the part as its field: `id: Path<u64>` and `id.0`. `None` if the part cannot be
+    /// written as a field.
     pub(crate) whole: Option<(String, String)>,
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn placeholder(text: &str, literal: &LitStr, option: &str, params: &P
     Err(error(format!("{option} placeholder `{name}` is not an argument{near}\n{}", params.available())))
 }
 
-/// Parses the text as an expression. A keyword can only be a name here: `<type>` is `r#type`.
+/// Parses the text as an expression. A keyword stands for the raw name here: `<type>` is `r#type`.
 fn expression(text: &str, literal: &LitStr) -> Option<Expr> {
     let tokens: TokenStream = LitStr::new(text, literal.span()).parse().ok()?;
     let raw = |token| match token {
@@ -53,8 +53,8 @@ fn expression(text: &str, literal: &LitStr) -> Option<Expr> {
     syn::parse2(tokens.into_iter().map(raw).collect()).ok()
 }
 
-/// Returns whether `word` is a name only after `r#`. Some words are not even that, and `.await` would be parsed as a
-/// field.
+/// Returns whether `word` is a name only after `r#`. The listed words cannot be raw names, or would be parsed as a
+/// field, such as `.await`.
 fn is_keyword(word: &Ident) -> bool {
     let word = word.to_string();
     !["self", "Self", "super", "crate", "_", "await", "true", "false"].contains(&word.as_str())

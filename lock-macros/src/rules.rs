@@ -1,4 +1,4 @@
-//! Rules against options that contradict each other. An error names both, and points at the later one.
+//! Rules against options that contradict each other. An error names both options, and points at the later one.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn named<'a>(args: &'a Args, read: &Readings<'_>) -> Option<(&'a Arg, StrategyWo
     }
 }
 
-/// A limit of the wait has no effect on a strategy that does not wait, or that waits for ever.
+/// Refuses `wait` with a strategy that does not wait, or that waits for ever: the limit would have no effect.
 fn wait_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(wait), Some((strategy, named))) = (&args.wait, named(args, read)) else { return };
     if named.waits_for_a_while() {
@@ -62,7 +62,8 @@ fn wait_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     errors.add(wait.later_of(strategy).name.span(), message);
 }
 
-/// Pauses have no effect on a strategy that does not try again. A strategy that is an expression has pauses of its own.
+/// Refuses `backoff` with a strategy that does not try again: pauses would have no effect. A strategy that is an
+/// expression has its own pauses.
 fn backoff_without_trying_again(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(backoff), Some(strategy)) = (&args.backoff, &args.strategy) else { return };
     let message = match read.strategy {
@@ -81,7 +82,7 @@ fn backoff_without_trying_again(args: &Args, read: &Readings<'_>, errors: &mut E
     errors.add(backoff.later_of(strategy).name.span(), message);
 }
 
-/// A limit on waiters has no effect on a strategy that does not wait.
+/// Refuses `max_waiters` with a strategy that does not wait: the limit would have no effect.
 fn max_waiters_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(max), Some((strategy, named))) = (&args.max_waiters, named(args, read)) else { return };
     if named.tries_again() {
@@ -95,7 +96,7 @@ fn max_waiters_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Er
     errors.add(max.later_of(strategy).name.span(), message);
 }
 
-/// Several keys have one holder each.
+/// Refuses other kinds for several keys: each of these keys has one holder.
 fn keys_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(keys), Some(arg), Some(kind)) = (&args.keys, &args.kind, read.kind) else { return };
     if matches!(kind, Kind::Reentrant | Kind::Write) {
@@ -108,7 +109,7 @@ fn keys_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     errors.add(keys.later_of(arg).name.span(), message);
 }
 
-/// Only a semaphore has permits. Without `kind`, the semaphore may be that of the profile.
+/// Refuses `take` for a kind without permits. Without `kind`, the profile may be a semaphore.
 fn take_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let Some(take) = &args.take else { return };
     match (&args.kind, read.kind) {
@@ -131,14 +132,14 @@ fn take_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     }
 }
 
-/// Several keys have one holder each, even if the kind comes from a profile.
+/// Refuses `take` for several keys: each has one holder, even if the kind comes from a profile.
 fn take_of_several_keys(args: &Args, errors: &mut Errors) {
     let (Some(take), Some(keys), None) = (&args.take, &args.keys, &args.kind) else { return };
     let message = "`take` cannot be combined with `keys`: several keys have one holder each; remove `take`, or lock one `key`";
     errors.add(take.later_of(keys).name.span(), message);
 }
 
-/// No call could ever be granted more permits than there are. Expressions are compared when they are evaluated.
+/// Refuses to take more permits than there are: no call could ever get them. Expressions are compared at run time.
 fn take_beyond_permits(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(take), Some(permits)) = (&args.take, &args.permits) else { return };
     let (Some(asked), Some(Kind::Semaphore(there))) = (read.take, read.kind) else { return };
@@ -176,10 +177,10 @@ fn renew_every_without_renewal(args: &Args, read: &Readings<'_>, errors: &mut Er
     }
 }
 
-/// The longest linger. `lock-core` has the same bounds (`options/linger.rs`), and refuses what this lets pass.
+/// The longest linger. `lock-core` has the same bounds (`options/linger.rs`), and also checks values of a profile.
 const LONGEST_LINGER: Duration = Duration::from_secs(1);
 
-/// Only the holder of an exclusive lock without an order is notified of waiters.
+/// Refuses `linger` for other kinds: only the holder of an exclusive lock without an order is notified of waiters.
 fn linger_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(linger), Some(arg), Some(kind)) = (&args.linger, &args.kind, read.kind) else { return };
     let why = match kind {
@@ -195,7 +196,7 @@ fn linger_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors)
     errors.add(linger.later_of(arg).name.span(), message);
 }
 
-/// A request for several keys waits for one after another.
+/// Refuses `linger` for several keys: a request for several keys waits for one key after another.
 fn linger_of_several_keys(args: &Args, errors: &mut Errors) {
     let (Some(linger), Some(keys)) = (&args.linger, &args.keys) else { return };
     let message = "`linger` cannot be combined with `keys`: it waits for one key after another, and a lock of all of them \
@@ -203,8 +204,8 @@ fn linger_of_several_keys(args: &Args, errors: &mut Errors) {
     errors.add(linger.later_of(keys).name.span(), message);
 }
 
-/// A waiter in another process may have to wait for the end of the linger, and the rest of the lease must be long
-/// enough for it.
+/// Refuses a linger that is too long: a waiter in another process may have to wait for its end, and the rest of the
+/// lease must be long enough for the linger.
 fn linger_beyond_its_bound(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(linger), Some((text, length))) = (&args.linger, read.linger) else { return };
     if *length > LONGEST_LINGER {
@@ -222,7 +223,7 @@ fn linger_beyond_its_bound(args: &Args, read: &Readings<'_>, errors: &mut Errors
     }
 }
 
-/// A lease that is not renewed ends with its ttl, even if `min_hold` is longer.
+/// Refuses a `min_hold` that is longer than a ttl without renewal: the lease would end first.
 fn min_hold_beyond_a_fixed_ttl(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(min), Some(ttl), Some(renew)) = (&args.min_hold, &args.ttl, &args.renew) else { return };
     let (Some((min_text, shortest)), Some((ttl_text, lease)), Some(false)) =

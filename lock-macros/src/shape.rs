@@ -1,6 +1,6 @@
 //! Recognises the shape of a function, and finds its body.
 //!
-//! An unknown shape is an error, never a guess: a body that is not found would run without the lock.
+//! An unknown shape is an error and is never guessed: a body that is not found would run without the lock.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
@@ -37,7 +37,7 @@ pub(crate) struct Body {
 }
 
 impl Function {
-    /// Parses the item. Anything but a function with a body is an error that says what to do.
+    /// Parses the item. An item that is not a function with a body is an error that says what to do.
     pub(crate) fn parse(item: TokenStream) -> syn::Result<Self> {
         let read = |input: ParseStream<'_>| {
             let mut attrs = input.call(Attribute::parse_outer)?;
@@ -100,7 +100,7 @@ impl Function {
         self.sig.constness.is_none() && self.sig.abi.is_none()
     }
 
-    // Input (what `#[async_trait]` leaves of a method):
+    // Input (a method that `#[async_trait]` has changed):
     //     fn f<'a>(..) -> Pin<Box<dyn Future<Output = T> + Send + 'a>> { Box::pin(async move { stmts }) }
     //
     // Output:
@@ -126,7 +126,7 @@ impl Function {
     // Output:
     //     #[attrs] vis fn ship(id: u64) { let _ = &id; stmts }
     //
-    // The item that stays beside an error. Without `let _`, the compiler would warn of a parameter that only the
+    // This item stays beside an error. Without `let _`, the compiler would warn about a parameter that only the
     // attribute uses.
     pub(crate) fn with_parameters_used(&self) -> TokenStream {
         let Self { attrs, vis, sig, braces, stmts } = self;
@@ -135,7 +135,7 @@ impl Function {
             quote!(#(#cfgs)* let _ = &#name;)
         });
         let mut item = quote!(#(#attrs)* #vis #sig);
-        // The braces of the user, so that errors of the compiler about the body still point at it.
+        // The user's braces are kept, so that errors of the compiler about the body still point at it.
         braces.surround(&mut item, |item| item.extend(quote!(#(#uses)* #stmts)));
         item
     }

@@ -24,7 +24,7 @@ const SHORTEST_TTL: Duration = Duration::from_millis(10);
 /// The validated content of the attribute.
 pub(crate) struct LockSpec {
     pub(crate) keys: Keys,
-    /// `None` if the attribute names none.
+    /// The kind, or `None` if the attribute names none.
     pub(crate) kind: Option<Kind>,
     /// A literal above 0, or an expression that is evaluated once per call.
     pub(crate) take: Option<Expr>,
@@ -194,7 +194,7 @@ fn release(arg: &Arg) -> syn::Result<ReleaseWord> {
     word(arg, &ReleaseWord::forms(), ReleaseWord::parse)
 }
 
-/// Reads an option whose value is a word. `forms` says which words there are.
+/// Reads an option whose value is a word. `forms` lists the words for errors.
 fn word<T>(arg: &Arg, forms: &str, parse: fn(&str) -> Result<T, String>) -> syn::Result<T> {
     let literal = string(&arg.value).ok_or_else(|| expected(arg, forms))?;
     parse(&literal.value()).map_err(|message| syn::Error::new(literal.span(), message))

@@ -1,8 +1,8 @@
 //! Parses a template such as `"order:<id>:<item.sku>"` into segments.
 //!
-//! lock-core has its own parser, because a proc-macro crate cannot export functions, and because its placeholders are
-//! names, while those here are Rust expressions with spans. A test checks that both split every template in the same
-//! way.
+//! lock-core has its own parser, because a proc-macro crate cannot export functions. Also, placeholders in lock-core
+//! are names, while placeholders here are Rust expressions with spans. A test checks that both parsers split every
+//! template in the same way.
 
 use quote::ToTokens as _;
 use syn::{Expr, LitStr};
@@ -21,12 +21,12 @@ pub(crate) struct Template {
 pub(crate) enum Segment {
     /// Text that is part of every key or label that is rendered from this template.
     Literal(String),
-    /// A value of the call, taken by reference.
+    /// A value of the call, read by reference.
     Value(Box<Expr>),
 }
 
 impl Segment {
-    /// Returns the segment in the form that the check for clashes takes.
+    /// Returns the segment in the form that the check for clashes needs.
     fn part(&self, params: &Params) -> clash::Part<'_> {
         match self {
             Self::Literal(text) => clash::Part::Text(text),
@@ -129,7 +129,7 @@ fn split(template: &str) -> Result<Vec<Piece>, String> {
 }
 
 /// Finds a parameter in the placeholder syntax of format strings, routes, shells or other libraries. Returns the
-/// placeholder, and the name in it. `first` says that the template begins with the text.
+/// placeholder, and the name in it. `first` is true if `text` is the start of the template.
 fn foreign<'a>(text: &'a str, first: bool, params: &Params) -> Option<(String, &'a str)> {
     let is_parameter = |name: &str| params.names().any(|known| known == name);
     let in_braces = text.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name);
@@ -148,7 +148,7 @@ fn foreign<'a>(text: &'a str, first: bool, params: &Params) -> Option<(String, &
     if let Some(name) = after_dollar.into_iter().find(|name| is_parameter(name)) {
         return Some((format!("${name}"), name));
     }
-    // `:id` at the start of a part, as in `order::id`: in `order:id` the colon ends the part before it.
+    // Finds `:id` at the start of a part, as in `order::id`. In `order:id` the colon ends the part before it.
     let begins = |at: usize| match text[..at].chars().next_back() {
         Some(before) => matches!(before, ':' | '/'),
         None => first,
@@ -160,8 +160,9 @@ fn foreign<'a>(text: &'a str, first: bool, params: &Params) -> Option<(String, &
     after_colon.into_iter().find(|name| is_parameter(name)).map(|name| (format!(":{name}"), name))
 }
 
-/// Returns whether this text separates two values unambiguously: `<a><b>` would give the same key for "ab", "c" and for
-/// "a", "bc". Letters, digits and `%` occur in encoded values. The key builder of lock-core has the same rule.
+/// Returns whether this text separates two values unambiguously. Without such a text, `<a><b>` gives the same key for
+/// "ab", "c" and for "a", "bc". Letters, digits and `%` occur in encoded values. The key builder of lock-core has the
+/// same rule.
 fn separates(literal: &str) -> bool {
     literal.bytes().any(|byte| !byte.is_ascii_alphanumeric() && byte != b'%')
 }
@@ -208,8 +209,8 @@ mod tests {
         }
     }
 
-    /// The attribute and the run time must split a template in the same way: every text of up to six characters over an
-    /// alphabet that has one character for each case.
+    /// Checks that the attribute and the run time split a template in the same way. It tries every text of up to six
+    /// characters over an alphabet that has one character for each case.
     #[test]
     fn the_run_time_splits_every_template_alike() {
         let alphabet = ['a', '<', '>', ':', '-', '%'];

@@ -5,19 +5,19 @@ use quote::{ToTokens as _, format_ident};
 use syn::Type;
 
 /// Returns the name under which the generated code imports `lock_core::__private`. Items have the hygiene of the call
-/// site, so nothing else can have this name.
+/// site, so the name must be one that no user chooses.
 pub(crate) fn private() -> Ident {
     Ident::new("__lock_private", Span::call_site())
 }
 
-/// Returns the name of a type inside the function. Its path contains that of the function: only the compiler knows
-/// whether the function is a method, and of which type. The path is the label in the owner record, and the name in the
-/// log. A type costs less to compile than a function.
+/// Returns the name of a type inside the function. The path of this type contains the path of the function: only the
+/// compiler knows whether the function is a method, and of which type. The path is the label in the owner record, and
+/// the name in the log. A type costs less to compile than a function.
 pub(crate) fn here() -> Ident {
     Ident::new("__LockHere", Span::mixed_site())
 }
 
-/// Returns the name of a generated local, which no name in the user's code can be confused with.
+/// Returns the name of a generated local. Its hygiene makes it different from every name in the user's code.
 pub(crate) fn local(name: &str) -> Ident {
     format_ident!("__lock_{name}", span = Span::mixed_site())
 }

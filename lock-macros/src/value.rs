@@ -70,8 +70,8 @@ pub(crate) fn duration_of(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
     Ok((literal, duration))
 }
 
-/// Reads a number from 1 to `most`, which is checked if it is a literal, or an expression of type `ty`, which the
-/// compiler checks. `zero` is the error for 0.
+/// Reads a number or an expression. A literal must be from 1 to `most`. An expression must have the type `ty`, which
+/// the compiler checks. `zero` is the error for 0.
 pub(crate) fn number(arg: &Arg, ty: &str, most: u64, zero: &str) -> syn::Result<Expr> {
     let form = || expected(arg, &format!("a number such as `3`, or an expression that is a `{ty}`"));
     match ungrouped(&arg.value) {

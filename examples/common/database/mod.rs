@@ -1,4 +1,4 @@
-//! One database: a Postgres server, or a file of SQLite. Nothing of it is about locks.
+//! One database: a Postgres server, or a file of SQLite. This code is not about locks.
 
 mod postgres;
 mod sqlite;
@@ -37,7 +37,7 @@ impl Database {
         Ok(Self::Sqlite(Sqlite::open(place)?))
     }
 
-    /// Returns what a person calls it.
+    /// Returns the name of the database for people.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Sqlite(_) => "a file of SQLite",
@@ -61,9 +61,10 @@ impl Database {
         }
     }
 
-    /// Executes all of `statements` in one transaction, unless the first one changes no row. Returns whether it did.
+    /// Executes all `statements` in one transaction. If the first one changes no row, executes none of them and returns
+    /// `false`.
     ///
-    /// This is how a fencing token protects several rows: the first statement compares it.
+    /// In this way a fencing token protects several rows: the first statement compares the token.
     pub(crate) async fn all_if_first(&self, statements: &[Statement<'_>]) -> Result<bool> {
         match self {
             Self::Sqlite(sqlite) => sqlite.all_if_first(statements),
@@ -102,7 +103,7 @@ impl Place {
         place
     }
 
-    /// Removes the file, and what SQLite has beside it.
+    /// Removes the file, and the other files of SQLite beside it.
     fn remove(&self) {
         for end in ["", "-wal", "-shm"] {
             let _ = std::fs::remove_file(format!("{}{end}", self.name));

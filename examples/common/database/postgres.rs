@@ -58,7 +58,7 @@ impl Postgres {
         for (number, (sql, values)) in statements.iter().enumerate() {
             let changed = all.execute(*sql, &parameters(values)).await?;
             if number == 0 && changed == 0 {
-                // The drop of the transaction takes everything back.
+                // The drop of the transaction rolls it back.
                 return Ok(false);
             }
         }
@@ -74,7 +74,7 @@ impl Postgres {
             for (number, column) in row.columns().iter().enumerate() {
                 columns.push(match *column.type_() {
                     Type::INT8 => Value::Number(row.try_get(number)?),
-                    // Of a literal: `SELECT 1`.
+                    // A literal has this type: `SELECT 1`.
                     Type::INT4 => Value::Number(row.try_get::<_, i32>(number)?.into()),
                     _ => Value::Text(row.try_get(number)?),
                 });

@@ -8,11 +8,11 @@ use rusqlite::{Connection, ToSql, TransactionBehavior, params_from_iter};
 
 use super::{Result, Row, Statement, Value};
 
-/// A statement takes some microseconds, so it runs on the calling thread, and not on one for blocking work.
+/// A file of SQLite. A statement takes some microseconds, so it runs on the calling thread, not on a blocking thread.
 #[derive(Debug)]
 pub(crate) struct Sqlite(Mutex<Connection>);
 
-/// Writes `?1` for `$1`: with a `$`, SQLite takes the number for a name.
+/// Replaces `$1` by `?1`, because SQLite reads a number after `$` as a name.
 fn numbered(sql: &str) -> String {
     sql.replace('$', "?")
 }
@@ -30,7 +30,8 @@ impl Sqlite {
     pub(super) fn open(file: &str) -> Result<Self> {
         let connection = Connection::open(file)?;
         connection.busy_timeout(Duration::from_secs(5))?;
-        // It survives the death of a process. A crash of the machine is not the subject of these programs.
+        // With these settings, the file survives the death of a process, but not a crash of the machine. These programs
+        // do not test such a crash.
         connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;")?;
         Ok(Self(Mutex::new(connection)))
     }
@@ -50,7 +51,7 @@ impl Sqlite {
         for (number, (sql, values)) in statements.iter().enumerate() {
             let changed = all.prepare_cached(&numbered(sql))?.execute(params_from_iter(*values))?;
             if number == 0 && changed == 0 {
-                // The drop of the transaction takes everything back.
+                // The drop of the transaction rolls it back.
                 return Ok(false);
             }
         }

@@ -1,6 +1,6 @@
-//! The values that go into statements and come out of them.
+//! The values of statements and of their rows.
 
-/// A value. The tables have no others.
+/// A value. The tables have no other types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     Number(i64),
@@ -24,7 +24,7 @@ impl From<&str> for Value {
 pub(crate) struct Row(pub(super) Vec<Value>);
 
 impl Row {
-    /// Returns the number in a column, counted from 0; 0 if there is none.
+    /// Returns the number in a column, counted from 0, or 0 if the column has no number.
     pub(crate) fn number(&self, column: usize) -> i64 {
         match self.0.get(column) {
             Some(Value::Number(number)) => *number,
@@ -32,7 +32,7 @@ impl Row {
         }
     }
 
-    /// Returns the text in a column, counted from 0; the empty one if there is none.
+    /// Returns the text in a column, counted from 0, or the empty text if the column has no text.
     pub(crate) fn text(&self, column: usize) -> &str {
         match self.0.get(column) {
             Some(Value::Text(text)) => text,

@@ -38,7 +38,7 @@ impl Postgres {
         if make {
             client.batch_execute(SCHEMA).await?;
         }
-        // Both in one statement, and so in one transaction and one round trip.
+        // Both changes are one statement, and so one transaction and one round trip.
         let take = format!(
             "WITH taken AS ({TAKE}), noted AS (INSERT INTO flash_orders (item, buyer, request) \
              SELECT $1, $3, $4 FROM taken) SELECT remaining FROM taken"

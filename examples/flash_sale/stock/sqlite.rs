@@ -8,11 +8,11 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use super::database::{COUNT, LOOK, NOTE, Order, Result, SCHEMA, TAKE, Taken, WRITE};
 
-/// A statement takes some microseconds, so it runs on the calling thread, and not on one for blocking work.
+/// A stock in a file. A statement takes some microseconds, so it runs on the calling thread, not on a blocking thread.
 #[derive(Debug)]
 pub(crate) struct Sqlite {
     file: PathBuf,
-    /// Whether this process made the file, and so removes it.
+    /// Whether this process made the file, and removes it at the end.
     own: bool,
     connection: Mutex<Connection>,
     take: String,
@@ -21,7 +21,7 @@ pub(crate) struct Sqlite {
     note: String,
 }
 
-/// Writes `?1` for `$1`: with a `$`, SQLite takes the number for a name.
+/// Replaces `$1` by `?1`, because SQLite reads a number after `$` as a name.
 fn numbered(sql: &str) -> String {
     sql.replace('$', "?")
 }
@@ -33,7 +33,7 @@ impl Sqlite {
         }
         let connection = Connection::open(file)?;
         connection.busy_timeout(Duration::from_secs(5))?;
-        // A sale that a power cut takes back is not what this program is about.
+        // A power cut may lose the sale, which this program does not test.
         connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;")?;
         connection.execute_batch(SCHEMA)?;
         let [take, look, write, note] = [TAKE, LOOK, WRITE, NOTE].map(numbered);
@@ -93,7 +93,7 @@ impl Drop for Sqlite {
     }
 }
 
-/// Removes a stock and what SQLite has beside it.
+/// Removes the file of a stock, and the other files of SQLite beside it.
 fn remove(file: &Path) {
     for end in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(format!("{}{end}", file.display()));

@@ -14,8 +14,8 @@ use super::rejection::LockRejection;
 /// A function of the program that makes the answer.
 type Respond = Arc<dyn Fn(&LockRejection, &Parts) -> Response + Send + Sync>;
 
-/// The form of the answers, and the statuses that the program chose. Default: `application/problem+json`, and the statuses
-/// in the docs of the crate.
+/// The form of the answers, and the statuses that the program chose. By default, answers are `application/problem+json`
+/// with the statuses in the docs of the crate.
 #[derive(Clone, Default)]
 pub(crate) struct Answers {
     is_grpc: bool,

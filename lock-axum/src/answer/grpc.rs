@@ -1,7 +1,7 @@
 //! Answers for gRPC clients: no body, and the status in the head ("Trailers-Only").
 //!
-//! Specified in [gRPC over HTTP2](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md); the pushback in
-//! [A6](https://github.com/grpc/proposal/blob/master/A6-client-retries.md).
+//! [gRPC over HTTP2](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md) specifies these answers, and
+//! [A6](https://github.com/grpc/proposal/blob/master/A6-client-retries.md) the pushback.
 
 use std::fmt::Write;
 
@@ -30,7 +30,7 @@ pub(super) fn response(rejection: &LockRejection) -> Response {
     response
 }
 
-/// Percent-encodes the percent sign and everything that is not printable ASCII.
+/// Percent-encodes the percent sign and all characters that are not printable ASCII.
 fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

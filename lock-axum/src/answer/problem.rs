@@ -21,7 +21,7 @@ pub(super) struct Problem {
     /// The template of the key, if the client may see one.
     pub(super) lock: Option<Box<str>>,
     pub(super) retry_after: Option<Duration>,
-    /// The client's share of the random addition, from 0 to 1.
+    /// The random fraction, from 0 to 1, of the largest addition to `retry_after`.
     pub(super) jitter: f64,
     pub(super) waited: Option<Duration>,
     pub(super) close: bool,
@@ -32,8 +32,8 @@ impl Problem {
         self.detail.as_deref().unwrap_or(self.outcome.text().detail)
     }
 
-    /// Returns when the client may retry, with up to a quarter added at random, so that clients that were refused together
-    /// do not retry together.
+    /// Returns the time after which the client may retry, with up to a quarter added at random, so that clients that
+    /// were refused together do not retry together.
     pub(super) fn told_retry_after(&self) -> Option<Duration> {
         self.retry_after.map(|after| after + (after / 4).mul_f64(self.jitter))
     }
@@ -75,7 +75,7 @@ impl Problem {
 }
 
 /// Returns `after` in whole seconds for `Retry-After`: rounded up, so that no client retries too early, and at least 1.
-/// `jitter` (0 to 1) adds up to a quarter, or up to a second if that is more: less would be rounded away.
+/// `jitter` (0 to 1) adds up to a quarter, or up to a second if that is more: rounding would hide a smaller addition.
 fn seconds(after: Duration, jitter: f64) -> u64 {
     let after = after + (after / 4).max(Duration::from_secs(1)).mul_f64(jitter);
     let up = u64::from(after.subsec_nanos() > 0);

@@ -39,7 +39,7 @@ impl LockRejection {
         }))
     }
 
-    /// Makes the answer to `error` over `version` of HTTP. Clients see `template`.
+    /// Makes the answer to `error` over `version` of HTTP. The answer contains `template`.
     pub(crate) fn of_error(error: &LockError, template: Option<&str>, version: Version) -> Self {
         let mut rejection = Self::new(Outcome::from_kind(error.kind()));
         let problem = &mut *rejection.0;
@@ -57,7 +57,7 @@ impl LockRejection {
         rejection
     }
 
-    /// The client sent a value that cannot be a part of the key.
+    /// Returns the answer to a client that sent a value that cannot be a part of the key.
     pub(crate) fn key_invalid(detail: Cow<'static, str>, template: &str) -> Self {
         let mut rejection = Self::new(Outcome::KeyInvalid);
         rejection.0.detail = Some(detail);
@@ -65,26 +65,26 @@ impl LockRejection {
         rejection
     }
 
-    /// The program has a mistake. The log describes it; the client learns nothing about it.
+    /// Returns the answer for a mistake in the program. The log describes the mistake; the answer does not.
     pub(crate) fn misconfigured() -> Self {
         Self::new(Outcome::Misconfigured)
     }
 
-    /// The body did not arrive as a whole, or is too large.
+    /// Returns the answer to a request whose body did not arrive as a whole, or is too large.
     pub(crate) fn body(outcome: Outcome, template: &str) -> Self {
         let mut rejection = Self::new(outcome);
         rejection.0.lock = Some(template.into());
         rejection
     }
 
-    /// The handler needs a lock, but ran without one because the store does not answer.
+    /// Returns the answer if the handler needs a lock, but ran without one because the store does not answer.
     pub(crate) fn store_unavailable() -> Self {
         let mut rejection = Self::new(Outcome::StoreUnavailable);
         rejection.0.retry_after = Some(UNKNOWN);
         rejection
     }
 
-    /// Requests of this layer lock so many keys that a further key is refused.
+    /// Returns the answer if requests of this layer lock so many keys that a further key is refused.
     pub(crate) fn too_many_keys(template: &str) -> Self {
         let mut rejection = Self::new(Outcome::Overloaded);
         rejection.0.detail = Some("Too many requests are being served.".into());
@@ -121,16 +121,16 @@ impl LockRejection {
         self.0.detail()
     }
 
-    /// Returns the template of the key, or the templates of several keys with commas between them. `None` if the
-    /// program is at fault.
+    /// Returns the template of the key, or the templates of several keys with commas between them. Returns `None` for a
+    /// mistake in the program.
     #[must_use]
     pub fn template(&self) -> Option<&str> {
         self.0.lock.as_deref()
     }
 
-    /// Returns the time after which another try makes sense, at most 30 s. It is a hint. `Retry-After` has it in whole
-    /// seconds, with a random part (up to a quarter, or a second if that is more), so that clients that were refused
-    /// together do not retry together.
+    /// Returns the time after which another try makes sense, at most 30 s. This time is a hint. `Retry-After` has it in
+    /// whole seconds, with a random part (up to a quarter, or a second if that is more), so that clients that were
+    /// refused together do not retry together.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
@@ -157,8 +157,8 @@ impl LockRejection {
     }
 }
 
-/// For locks that a handler acquires itself: the client gets the answer that the layer would give. A function under
-/// `#[distributed_lock]` can return `Result<_, LockRejection>`.
+/// Converts the error of a lock that a handler acquires itself into the answer that the layer would give. A function
+/// under `#[distributed_lock]` can return `Result<_, LockRejection>`.
 ///
 /// The answer names no template and has the status of the table, even if a layer has options for it. If another holder
 /// has the key, `Retry-After` is 1 s, or the rest of the holder's lease if that is shorter.
@@ -194,8 +194,8 @@ impl From<LockError> for LockRejection {
             rejection = rejection.with_retry_after(rest.min(UNKNOWN));
         }
         if rejection.outcome() == Outcome::Misconfigured && once::is_first(format!("{:?}", error.kind())) {
-            // The text of the error is left out, because it may contain a key that is kept out of the log. The lock
-            // logs the text if that is allowed.
+            // The text of the error is left out, because it may contain a key that must not be logged. The lock
+            // logs the text if this is allowed.
             tracing::error!(why = ?error.kind(), "a handler cannot acquire a lock, and its request is answered with 500");
         }
         rejection

@@ -1,4 +1,4 @@
-//! Contradictions between the options of a layer.
+//! Finds contradictions between the options of a layer.
 
 use lock_core::strategy::{Contention, Decision, Strategy};
 use lock_core::{Kind, LockError, LockErrorKind, Result};
@@ -8,8 +8,8 @@ use super::options::Options;
 use crate::answer::LONGEST;
 use crate::key::Keys;
 
-/// Refuses options that only a layer has, if they contradict each other. The options of a request are checked by a
-/// sample request. `strategy` is `None` if it comes from the profile.
+/// Refuses contradictions between the options that only a layer has. A sample request checks the options of a request.
+/// `strategy` is `None` if it comes from the profile.
 pub(super) fn options(keys: &Keys, options: &Options, strategy: Option<&dyn Strategy>) -> Result<()> {
     waiting(options, strategy)?;
     kind(keys, options)?;

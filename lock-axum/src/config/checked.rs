@@ -20,7 +20,7 @@ pub(crate) struct Config {
     keys: Keys,
     options: Options,
     label: Option<Label>,
-    /// The strategy if neither the layer nor its profile has one.
+    /// The strategy for a layer without a strategy of its own or of its profile.
     usual: Arc<dyn Strategy>,
 }
 
@@ -44,20 +44,20 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks, by a sample request, the options that requests have too, the profile, and what the store supports.
+    /// Makes a sample request. It checks the options that requests have too, the profile, and the store's features.
     fn check_sample(&self) -> Result<()> {
         let keys = self.keys();
         let sample = if let Keys::All { .. } = keys {
             // The sample has as many keys as a real request, because the manager limits their number.
             Rendered::All((0..keys.count()).map(|i| Key::new(&i.to_string())).collect::<Result<_>>()?)
         } else {
-            // The key is the template, so that the error names it. It may be too long, although no real key is.
+            // The key is the template, so that the error names it. A template may be longer than any real key.
             Rendered::One(Key::new(keys.template()).or_else(|_| Key::new("sample"))?)
         };
         self.request(sample, None).check()
     }
 
-    /// Returns how long a key stays locked at least: the layer's `min_hold`, else its profile's.
+    /// Returns the shortest time for which a key stays locked: the layer's `min_hold`, else its profile's.
     pub(crate) fn min_hold(&self) -> Duration {
         let options = self.options();
         let of_profile = || {
@@ -93,7 +93,7 @@ impl Config {
         let mut request = request.template(self.keys().template().to_owned()).options(&options.own);
         request = match &options.strategy {
             Some(strategy) => request.strategy(Arc::clone(strategy)),
-            // The request looks its profile up each time, because a manager can reload it.
+            // Each request looks up its profile, because a manager can reload profiles.
             None => request.usual_strategy(Arc::clone(&self.usual)),
         };
         if let Some(wait) = options.wait {

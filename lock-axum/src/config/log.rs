@@ -1,4 +1,4 @@
-//! The messages that a layer has logged already.
+//! Logs messages of a layer, and remembers which of them were logged already.
 
 use std::fmt;
 use std::mem;
@@ -9,8 +9,8 @@ use std::time::Duration;
 use http::StatusCode;
 use lock_core::clock::Moment;
 
-/// The log messages that one layer has written. All services of the layer share them: a router without its state may
-/// mount a layer once for each request.
+/// The log messages that one layer has written. All services of the layer share this value, because a router without
+/// its state may mount a layer once for each request.
 #[derive(Debug, Default)]
 pub(crate) struct Logged {
     misconfigured: Mutex<Vec<String>>,
@@ -18,7 +18,7 @@ pub(crate) struct Logged {
     unlocked: UnlockedCount,
 }
 
-/// How many different mistakes of one layer are logged as errors.
+/// The largest number of different mistakes of one layer that are logged as errors.
 const MAX_MISTAKES: usize = 16;
 
 impl Logged {
@@ -67,7 +67,7 @@ impl Logged {
     }
 }
 
-/// Requests that were served without a lock since the last log message, and when that was.
+/// The number of requests that were served without a lock since the last log message, and the time of that message.
 #[derive(Debug, Default)]
 struct UnlockedCount(Mutex<(u64, Option<Moment>)>);
 
@@ -75,7 +75,7 @@ struct UnlockedCount(Mutex<(u64, Option<Moment>)>);
 const UNLOCKED_EVERY: Duration = Duration::from_secs(10);
 
 impl UnlockedCount {
-    /// Counts one request. Returns the number since the last message if a new one is due.
+    /// Counts one request. If a new message is due, returns the number of requests since the last message.
     fn add(&self, now: Moment) -> Option<u64> {
         let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (count, logged) = &mut *guard;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::Method;
 
-/// The methods that a layer locks; it serves the others without a lock.
+/// The methods that a layer locks. It serves other methods without a lock.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Methods {
     #[default]
@@ -24,7 +24,7 @@ impl Methods {
     }
 }
 
-/// Returns the method whose handler serves `method`: a router gives HEAD to the handler of GET.
+/// Returns the method whose handler serves `method`: a router sends HEAD to the handler of GET.
 fn served_by(method: &Method) -> &Method {
     if method == Method::HEAD { &Method::GET } else { method }
 }

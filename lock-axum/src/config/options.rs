@@ -1,4 +1,4 @@
-//! The options of a layer, all but its key.
+//! The options of a layer, except its key.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::in_use::UseTimes;
 use crate::key::Registered;
 use crate::key_limit::KeyLimit;
 
-/// The options of a layer. The docs of each are at the method of [`LockLayer`](crate::LockLayer) with the same name.
+/// The options of a layer. The method of [`LockLayer`](crate::LockLayer) with the same name documents each option.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) manager: LockManager,
@@ -42,7 +42,7 @@ pub(crate) struct Options {
     pub(crate) key_limit: KeyLimit,
     /// How long requests use the key of the layer.
     pub(crate) use_times: UseTimes,
-    /// The `Retry-After` of a refused client; `None` to follow the time that requests take.
+    /// The `Retry-After` of a refused client. `None` computes it from the duration of requests.
     pub(crate) retry_after: Option<Duration>,
     pub(crate) answers: Answers,
     pub(crate) logged: Arc<Logged>,

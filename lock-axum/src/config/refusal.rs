@@ -1,4 +1,4 @@
-//! How a mounted layer answers a request that does not run under its lock, and what it logs about it.
+//! Answers and log messages of a mounted layer for a request that does not run under its lock.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::key::NoKey;
 use crate::router;
 
 impl Config {
-    /// Returns whether the request is served although `error` kept it from its lock. If so, counts and logs it.
+    /// Returns whether the request is served although its lock failed with `error`. If so, counts and logs the request.
     pub(crate) fn runs_unlocked(&self, error: &LockError) -> bool {
         let options = self.options();
         if options.on_store_error != OnStoreError::RunUnlocked || !error.is_unavailable() {
@@ -28,12 +28,12 @@ impl Config {
         true
     }
 
-    /// Returns the answer to a request that is not served. `head` is present if the answers want to see it.
+    /// Returns the answer to a request that is not served. `head` is present if the answers need it.
     pub(crate) fn answer(&self, rejection: LockRejection, head: Option<&Parts>) -> Response {
         self.options().answers.response(rejection, head)
     }
 
-    /// Returns the answer to a request whose lock was not acquired, or was lost, and logs what an operator must know.
+    /// Returns the answer to a request whose lock was not acquired, or was lost, and logs errors for the operator.
     pub(crate) fn refused(&self, error: &LockError, version: Version, head: Option<&Parts>) -> Response {
         let (template, manager) = (self.keys().template(), &self.options().manager);
         let mut rejection = LockRejection::of_error(error, Some(template), version);
@@ -56,8 +56,8 @@ impl Config {
         self.answer(rejection, head)
     }
 
-    /// Returns the `Retry-After` of a client that found the key held: that of the layer, else the time that requests
-    /// take, but at most the rest of the lease.
+    /// Returns the `Retry-After` of a client that found the key held: the layer's option, else the usual duration of
+    /// requests, but at most the rest of the lease.
     fn retry_after(&self, error: &LockError) -> Duration {
         let options = self.options();
         options.retry_after.unwrap_or_else(|| {
@@ -117,7 +117,7 @@ impl Config {
         }
     }
 
-    /// Returns the answer to a request that the program is not set up for, and logs why.
+    /// Returns the answer to a request that fails because of a mistake in the program, and logs `text`.
     pub(crate) fn misconfigured(&self, text: &dyn fmt::Display) -> LockRejection {
         self.options().logged.misconfigured(self.keys().template(), text);
         LockRejection::misconfigured()

@@ -1,4 +1,4 @@
-//! Who may look, who may act, and what a browser may do with the page.
+//! Checks who may view the console and who may act, and limits what a browser may do with the page.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use http::request::Parts;
 
 use super::problem::Problem;
 
-/// What the page may load and do. It has no inline script or style.
+/// The content security policy of the page, which has no inline script or style.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -23,7 +23,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 const FROM_THE_PAGE: HeaderName = HeaderName::from_static("x-lock-console");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// A function of the program that looks at the head of a request.
+/// A function of the program that checks the head of a request.
 type Check<T> = Arc<dyn Fn(&Parts) -> T + Send + Sync>;
 
 /// The people who may look at a [`Console`](super::Console). They see keys, labels, hosts and process ids.
@@ -31,20 +31,20 @@ type Check<T> = Arc<dyn Fn(&Parts) -> T + Send + Sync>;
 pub struct Viewers(Option<Check<bool>>);
 
 impl Viewers {
-    /// Everyone who can reach the console: for a router behind a login of the service's own. On a port without a login,
-    /// choose [`only`](Self::only) and check the host as in the example there.
+    /// Admits everyone who can reach the console. Use this for a router behind the login of your service. On a port
+    /// without a login, use [`only`](Self::only) and check the host as in its example.
     #[must_use]
     pub fn everyone() -> Self {
         Self(None)
     }
 
-    /// The people for whom `may_look` returns `true`. `may_look` sees the head of each request, with the extensions
-    /// that outer layers have added to it, and must not block. Everyone else gets 403 on each path, or 500 if
-    /// `may_look` panics.
+    /// Admits the people for whom `may_look` returns `true`. `may_look` gets the head of each request, with the
+    /// extensions that outer layers have added to it, and must not block. Everyone else gets 403 on each path, or 500
+    /// if `may_look` panics.
     ///
     /// # Examples
-    /// On a port that only one machine reaches. Without this check, an attacker could point a name at `127.0.0.1`, and
-    /// a page under that name could use the console in the browser of a person at that machine.
+    /// The check is for a port that only one machine reaches. Without it, an attacker could point a host name at
+    /// `127.0.0.1`, and a page under that name could use the console in the browser of a person at that machine.
     /// ```
     /// use lock_axum::console::Viewers;
     ///
@@ -85,13 +85,13 @@ impl Operators {
         Self(Some(Arc::new(operator)))
     }
 
-    /// Returns the name of the person who sent a request; `None` if that person may not act.
+    /// Returns the name of the person who sent a request, or `None` if that person may not act.
     pub(super) fn name(&self, request: &Parts) -> Result<Option<String>, Problem> {
         self.0.as_ref().map_or(Ok(None), |operator| ask(operator, request))
     }
 
-    /// Returns the name of the person whose request is to change something. Refuses requests that a page of another
-    /// origin may have made in that person's browser.
+    /// Returns the name of the person who sent a request for an action. Refuses requests that a page of another origin
+    /// may have made in that person's browser.
     pub(super) fn admit(&self, request: &Parts) -> Result<String, Problem> {
         if let Some(flaw) = flaw(&request.headers) {
             return Err(Problem::forbidden(flaw));
@@ -115,8 +115,8 @@ fn ask<T>(check: &Check<T>, request: &Parts) -> Result<T, Problem> {
     })
 }
 
-/// Returns why a request to change something may come from a page of another origin. Such a page can send neither a
-/// JSON body nor this header without a preflight, to which the console does not agree.
+/// Returns the sign that a request for an action may come from a page of another origin, if there is one. Without a
+/// preflight, such a page can send neither a JSON body nor this header, and the console refuses preflights.
 fn flaw(headers: &HeaderMap) -> Option<&'static str> {
     if !is_from_the_page(headers) {
         return Some(NO_HEADER);
@@ -128,7 +128,7 @@ fn flaw(headers: &HeaderMap) -> Option<&'static str> {
     is_foreign(headers).then_some(FOREIGN)
 }
 
-/// Refuses a request that may come from a page of another origin, without a look at its body.
+/// Refuses a request that may come from a page of another origin, without a check of its body.
 pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     if is_from_the_page(headers) { Ok(()) } else { Err(Problem::forbidden(NO_HEADER)) }
 }
@@ -145,10 +145,10 @@ fn is_foreign(headers: &HeaderMap) -> bool {
     headers.get(SEC_FETCH_SITE).is_some_and(|site| site != "same-origin" && site != "none")
 }
 
-/// Answers people who may not look, and tells the browser what the page may do.
+/// Refuses people who are not viewers, and sends the browser the policy of the page.
 pub(super) async fn guard(State(viewers): State<Viewers>, request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
-    // Links from other sites lead to the page. They may not make the store list its locks.
+    // Other sites may link to the page, but their pages must not make the store list its locks.
     let is_data = head.uri.path().starts_with("/api/");
     let mut response = match viewers.admit(&head) {
         Ok(()) if is_data && is_foreign(&head.headers) => Problem::forbidden(FOREIGN).into_response(),

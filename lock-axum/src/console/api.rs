@@ -19,14 +19,14 @@ use super::query::Query;
 use super::served::Served;
 use super::{snapshot, stream};
 
-/// How many holders a snapshot shows.
+/// The largest number of holders in a snapshot.
 const ROWS: usize = 500;
 /// The largest body of a request.
 const BODY: usize = 16 * 1024;
 /// The largest number of characters in a reason.
 const REASON: usize = 500;
 
-/// What an operator wants to do.
+/// The request of an operator to release a lock by force.
 #[derive(Debug, Deserialize)]
 struct ForceRelease {
     key: String,
@@ -40,7 +40,7 @@ struct Answer {
     released: bool,
 }
 
-/// One snapshot.
+/// Answers with one snapshot.
 pub(super) async fn state(State(served): State<Arc<Served>>, head: Parts) -> Result<Response, Problem> {
     let query = Query::parse(&head.uri, ROWS)?;
     let read_only = served.operators.name(&head)?.is_none();
@@ -53,14 +53,14 @@ pub(super) async fn state(State(served): State<Arc<Served>>, head: Parts) -> Res
     Ok(response)
 }
 
-/// A stream of snapshots.
+/// Answers with a stream of snapshots.
 pub(super) async fn events(State(served): State<Arc<Served>>, head: Parts) -> Result<Response, Problem> {
     let query = Query::parse(&head.uri, ROWS)?;
     let read_only = served.operators.name(&head)?.is_none();
     stream::open(served, query, read_only)
 }
 
-/// What endangers the locks.
+/// Answers with the problems that endanger the locks.
 pub(super) async fn doctor(State(served): State<Arc<Served>>, head: Parts) -> Result<Response, Problem> {
     check_origin(&head.headers)?;
     served.doctor().await
@@ -76,17 +76,17 @@ pub(super) async fn force_release(
     take(&served, &operator, body).await.inspect_err(|problem| log(Some(&operator), problem))
 }
 
-/// Logs an attempt that has failed. The texts are quoted: one that contains a line break must not look like two lines.
+/// Logs an attempt that has failed. The texts are quoted: a text with a line break must not look like two lines.
 fn log(operator: Option<&str>, problem: &Problem) {
     tracing::warn!(?operator, why = ?problem.detail, "a release by force from the console has failed");
 }
 
 async fn take(served: &Served, operator: &str, body: Body) -> Result<Response, Problem> {
     let (key, id, reason) = ForceRelease::read(body).await?.check()?;
-    // The name comes first and is quoted, so that no reason can look like one with another name.
+    // The name comes first and is quoted, so that no reason can look like the reason of another person.
     let reason = format!("by {operator:?} from the console: {reason}");
     let locks = served.poll.locks().clone();
-    // In a task of its own: if the browser goes away, the log still says what was done.
+    // The release runs in its own task: if the browser disconnects, the log still reports the release.
     let done = tokio::spawn(async move { locks.force_release(key, &id, &reason).await }).await;
     let released = done.map_err(|_| Problem::failed("the code of the store has panicked"))??;
     served.poll.hurry();
@@ -118,15 +118,15 @@ impl ForceRelease {
     }
 }
 
-/// Returns whether `typed` is the key, as it is or as the page shows it. A field of one line can hold neither a control
-/// character nor a space at an end, so these are ignored.
+/// Returns whether `typed` is the key, either itself or as the page shows it. A field of one line can hold neither a
+/// control character nor a space at an end, so these are ignored.
 fn is_typed(typed: &str, key: &str) -> bool {
     let bare =
         |text: &str| text.chars().filter(|char| !char.is_control()).collect::<String>().trim().to_owned();
     !typed.trim().is_empty() && [typed, &unescaped(typed)].iter().any(|typed| bare(typed) == bare(key))
 }
 
-/// Returns `text` with the characters that the page shows as `\u{a0}`, because they cannot be seen.
+/// Returns `text` with each `\u{a0}` replaced by its character. The page writes invisible characters in this form.
 fn unescaped(text: &str) -> String {
     let mut parts = text.split("\\u{");
     let mut whole = parts.next().unwrap_or_default().to_owned();
@@ -154,7 +154,7 @@ mod tests {
             ("order:1", "order:1", id, "stuck", None),
             ("a\nb\u{7}", "ab", id, "stuck", None),
             ("a ", "a", id, " stuck ", None),
-            // As the page shows them.
+            // These keys are typed as the page shows them.
             ("a\nb", "a\\u{a}b", id, "stuck", None),
             ("\u{202e}a\u{a0}", "\\u{202e}a\\u{a0}", id, "stuck", None),
             ("\u{e0041}\n", "\\u{e0041}", id, "stuck", None),

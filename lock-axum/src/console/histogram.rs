@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Each power of two has `1 << STEPS` buckets: a percentile is off by 6 % at most.
+/// Each power of two has `1 << STEPS` buckets, so the error of a percentile is 6 % at most.
 const STEPS: u32 = 3;
-/// Numbers below this have a bucket each.
+/// Each number below this has its own bucket.
 const EXACT: u64 = 1 << (STEPS + 1);
 
 /// Counts of durations by bucket.
@@ -30,7 +30,7 @@ impl Histogram {
         self.0.values().map(|count| u64::from(*count)).sum()
     }
 
-    /// Returns the time that `percent` of the durations do not exceed, in milliseconds; `None` without any.
+    /// Returns the time that `percent` of the durations do not exceed, in milliseconds, or `None` without durations.
     pub(super) fn percentile_ms(&self, percent: u64) -> Option<f64> {
         let rank = (self.count() * percent).div_ceil(100).max(1);
         let mut passed = 0;
@@ -60,7 +60,7 @@ fn middle(bucket: u16) -> u64 {
     let Some(above) = bucket.checked_sub(EXACT) else { return bucket };
     let shift = above >> STEPS;
     let step = above & ((1 << STEPS) - 1);
-    // The bucket has the numbers from `first << (shift + 1)` on, `1 << (shift + 1)` of them.
+    // The bucket has `1 << (shift + 1)` numbers, from `first << (shift + 1)` on.
     let first = (1 << STEPS) + step;
     (first << (shift + 1)) + (1 << shift)
 }

@@ -1,4 +1,4 @@
-//! What happened in this process in the last quarter of an hour. Pure: times are those since the journal began.
+//! The events of this process in the last quarter of an hour. Pure: times are counted from the start of the journal.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,35 +10,35 @@ use serde::Serialize;
 
 use super::histogram::Histogram;
 
-/// How far back the journal goes.
+/// The time for which the journal keeps events.
 pub(super) const SPAN: Duration = Duration::from_secs(15 * 60);
-/// The time after which another slot begins.
+/// The length of a slot, in seconds.
 const SLOT: u64 = 60;
-/// The largest number of events of each sort: grants and releases, and all others.
+/// The largest number of events of each sort. The sorts are grants with releases, and all other events.
 const EVENTS: usize = 250;
 /// The largest number of templates. Further ones are counted together.
 const TEMPLATES: usize = 200;
 const FURTHER: &str = "(others)";
 
-/// The last events, and what they say about each template.
+/// The last events, and statistics for each template.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
-    /// When it began, in milliseconds since the Unix epoch.
+    /// The time when the journal began, in milliseconds since the Unix epoch.
     began_ms: u64,
     namespace: String,
     added: u64,
-    /// Grants and releases. They have their own queue, so that many of them do not displace a loss.
+    /// Grants and releases. They have their own queue, so that many such events do not displace a loss.
     usual: VecDeque<Entry>,
     others: VecDeque<Entry>,
     templates: BTreeMap<String, VecDeque<(u64, Slot)>>,
 }
 
-/// An event, as the page gets it.
+/// An event, as it is sent to the page.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Entry {
-    /// Its number.
+    /// The number of the event.
     seq: u64,
-    /// When it happened, in milliseconds since the Unix epoch.
+    /// The time of the event, in milliseconds since the Unix epoch.
     at_ms: u64,
     #[serde(skip)]
     at: Duration,
@@ -46,7 +46,7 @@ pub(super) struct Entry {
     event: LockEvent,
 }
 
-/// What happened to the locks of one template in a slot of time.
+/// The statistics of one template in a slot of time.
 #[derive(Clone, Debug, Default)]
 struct Slot {
     granted: u64,
@@ -55,7 +55,7 @@ struct Slot {
     held: Histogram,
 }
 
-/// What happened to the locks of one template.
+/// The statistics of one template.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Heat {
     pub(super) template: String,
@@ -63,7 +63,7 @@ pub(super) struct Heat {
     pub(super) refused: u64,
     pub(super) waited_p50_ms: Option<f64>,
     pub(super) waited_p99_ms: Option<f64>,
-    /// How many locks were given back or lost.
+    /// The number of locks that were released or lost.
     pub(super) ended: u64,
     pub(super) held_p50_ms: Option<f64>,
     pub(super) held_p99_ms: Option<f64>,
@@ -78,7 +78,7 @@ impl Journal {
         self.began_ms
     }
 
-    /// Adds what happened at `at`.
+    /// Adds an event that happened at `at`.
     pub(super) fn add(&mut self, at: Duration, event: LockEvent) {
         match &event {
             LockEvent::Granted { lock, waited, .. } => {
@@ -117,7 +117,7 @@ impl Journal {
         recent
     }
 
-    /// Returns what happened to each template in the last quarter of an hour, the longest waits first.
+    /// Returns the statistics of each template in the last quarter of an hour, the longest waits first.
     pub(super) fn heat(&self, now: Duration) -> Vec<Heat> {
         let mut heat: Vec<Heat> =
             self.templates.iter().filter_map(|(template, slots)| of_slots(template, slots, now)).collect();
@@ -142,7 +142,7 @@ impl Journal {
     }
 }
 
-/// Returns whether a slot is of the last quarter of an hour.
+/// Returns whether a slot is in the last quarter of an hour.
 fn is_recent(slot: u64, now: Duration) -> bool {
     slot + SPAN.as_secs() / SLOT > now.as_secs() / SLOT
 }

@@ -1,4 +1,4 @@
-//! Locks that are held for longer than is usual. Pure.
+//! Finds locks that are held for longer than usual. Pure.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use lock_core::{Finding, LockInfo, Severity};
 
 use super::journal::{Heat, by_first_part};
 
-/// The least number of holds for a usual time.
+/// The smallest number of holds from which a usual time is computed.
 const HOLDS: u64 = 20;
-/// A hold is long if it lasts for more than this many times the usual one, and for longer than [`SHORT`].
+/// A hold is long if it lasts for more than this many times the usual time, and for longer than [`SHORT`].
 const TIMES: f64 = 2.0;
 const SHORT: Duration = Duration::from_secs(1);
 /// The largest number of keys that are named.
 const NAMED: usize = 10;
 
-/// How long the locks of one template are held.
+/// The usual time for which the locks of one template are held.
 struct Usual<'a> {
     name: &'a str,
     template: Option<KeyTemplate>,
@@ -29,9 +29,9 @@ impl<'a> Usual<'a> {
     }
 }
 
-/// Returns a finding for each key that is held for much longer than is usual while others wait. A key without waiters is
-/// left out: the tasks of one process may hand it off to each other for as long as they like. `now` is when the list was
-/// made, since the Unix epoch.
+/// Returns a finding for each key that is held for much longer than usual while others wait. A key without waiters is
+/// left out: the tasks of one process may hand it off to each other for any time. `now` is the time of the list, since
+/// the Unix epoch.
 pub(super) fn find(heat: &[Heat], locks: &[LockInfo], now: Duration) -> Vec<Finding> {
     let usual: Vec<Usual<'_>> = heat.iter().filter_map(Usual::new).collect();
     let long = locks.iter().filter(|lock| lock.waiting > 0).filter_map(|lock| {
@@ -43,7 +43,7 @@ pub(super) fn find(heat: &[Heat], locks: &[LockInfo], now: Duration) -> Vec<Find
     long.take(NAMED).collect()
 }
 
-/// Returns the usual hold of a key: the longest, if several templates give the key.
+/// Returns the usual hold of a key. If several templates can give the key, returns the longest one.
 fn usual_of<'a>(key: &str, usual: &'a [Usual<'a>]) -> Option<&'a Usual<'a>> {
     let group = by_first_part(key);
     // A key has no placeholder; a `<` in it is written twice in a template.

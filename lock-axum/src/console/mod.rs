@@ -60,18 +60,18 @@ pub struct Console {
 }
 
 impl Console {
-    /// Makes the console of `locks`, which `viewers` may look at. It is read-only.
+    /// Makes the console of `locks` for `viewers`. It is read-only.
     pub fn new(locks: LockManager, viewers: Viewers) -> Self {
         Self { locks, viewers, operators: Operators::none() }
     }
 
     /// Allows actions to the people for whom `operator` returns a name, which the log shows beside the reason of the
-    /// action. The only action is to take a lock from its holder, as
-    /// [`force_release`](LockManager::force_release) does. By default, the console is read-only.
+    /// action. The only action is [`force_release`](LockManager::force_release), which takes a lock from its holder. By
+    /// default, the console is read-only.
     ///
-    /// `operator` sees the head of a request, with the extensions that outer layers have added to it. It is called for
-    /// each action, and also when the page opens, which shows the buttons only to the people who may use them. It must
-    /// not block. If it panics, the answer is 500 and nothing is done.
+    /// `operator` gets the head of a request, with the extensions that outer layers have added to it. It is called for
+    /// each action, and also when the page opens, so that only people who may act get the buttons. It must not block.
+    /// If it panics, the answer is 500 and the action is not done.
     pub fn allow_actions(
         mut self,
         operator: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,

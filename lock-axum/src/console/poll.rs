@@ -1,4 +1,5 @@
-//! One look at the store for all open pages, and none while no page is open.
+//! Polls the store once for all open pages, and not at all while no page is open. A *look* is one such poll: a ping and
+//! a list of the locks.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,22 +12,22 @@ use tokio::sync::{Notify, watch};
 use super::journal::{Journal, SPAN, millis};
 use crate::service::caught;
 
-/// The pause between two looks: with a look and what the browser needs, a change is on the page within a second.
+/// The pause between two looks. With the time of a look and of the browser, a change is on the page within a second.
 const PAUSE: Duration = Duration::from_millis(750);
 /// The pause is at least this many times as long as the look before it: on Redis, a list scans all keys of the server.
 const PAUSE_PER_LOOK: u32 = 9;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// The longest pause while the store does not answer: the page must show soon that it does again.
+/// The longest pause while the store does not answer: the page must soon show that the store answers again.
 const LONGEST_PAUSE_AWAY: Duration = Duration::from_secs(10);
-/// How often the task looks whether the console is still mounted, while there are no followers.
+/// While there are no followers, the task checks in these intervals whether the console is still mounted.
 const ALONE: Duration = Duration::from_secs(10);
 
-/// What a look has seen.
+/// The result of a look.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// The last list, which is an old one while the store does not answer.
+    /// The last list. While the store does not answer, this is an old list.
     pub(super) listed: Arc<Listed>,
-    /// When that list was made, in milliseconds since the Unix epoch; `None` if there was none yet.
+    /// The time of that list, in milliseconds since the Unix epoch, or `None` if there is no list yet.
     pub(super) listed_ms: Option<u64>,
     /// Whether the store cannot list its locks.
     pub(super) is_unlisted: bool,
@@ -36,14 +37,15 @@ pub(super) struct Seen {
     pub(super) took: Duration,
 }
 
-/// A viewer: it gets what each look sees. `None` until the first one.
+/// A viewer, which gets the result of each look. The value is `None` until the first look.
 pub(super) type Follower = watch::Receiver<Option<Arc<Seen>>>;
 
-/// Looks at the store for as long as there are followers, and keeps the journal a while longer.
+/// Polls the store while there are followers, and keeps the journal for some time after the last follower.
 pub(super) struct Poll {
     locks: LockManager,
     seen: watch::Sender<Option<Arc<Seen>>>,
-    /// Whether the task runs. Followers subscribe and the task ends under this lock, so that neither misses the other.
+    /// Whether the task runs. Followers subscribe, and the task ends, only under this mutex, so that neither misses the
+    /// other.
     running: Mutex<bool>,
     arrived: Notify,
     hurry: Notify,
@@ -72,7 +74,7 @@ impl Poll {
         &self.locks
     }
 
-    /// Returns a follower, and starts the task unless it runs.
+    /// Returns a follower, and starts the task if it does not run.
     pub(super) fn follow(self: &Arc<Self>) -> Follower {
         let (mut follower, was_running) = {
             let mut running = lock(&self.running);
@@ -90,7 +92,7 @@ impl Poll {
         follower
     }
 
-    /// Returns what the last look has seen; `None` without followers.
+    /// Returns the result of the last look, or `None` if there are no followers.
     pub(super) fn last(&self) -> Option<Arc<Seen>> {
         self.seen.borrow().clone()
     }
@@ -111,19 +113,20 @@ impl Poll {
             let (began, journal) = &mut *lock(&self.journal);
             journal.add(Clock::Tokio.now().since(*began), event);
         }
-        // The manager has shut down, and the viewers must still see that.
+        // The manager has shut down. The task continues, because the viewers must see this.
         std::future::pending().await
     }
 
-    /// Looks while there are followers. Returns when the last one left so long ago that the journal need not be kept.
+    /// Polls the store while there are followers. Returns when the last follower left so long ago that the journal is
+    /// no longer needed.
     async fn look_on(self: &Arc<Self>) {
         let mut watched = Clock::Tokio.now();
-        // The result outlives the viewers: the next one may come while the store does not answer.
+        // The result outlives the viewers: the next viewer may come while the store does not answer.
         let mut last = Arc::new(Seen::default());
         loop {
             if self.rests() {
                 let left = SPAN.saturating_sub(Clock::Tokio.now().since(watched));
-                // Without the router, no follower can come, and this task must not keep the manager alive.
+                // If the router is gone, no follower can come, and this task must not keep the manager alive.
                 let is_alone = Arc::strong_count(self) == 1;
                 if (left.is_zero() || is_alone) && self.ends() {
                     return;
@@ -163,7 +166,7 @@ impl Poll {
         }
     }
 
-    /// Returns whether there is no follower. If so, the next one must wait for a new look.
+    /// Returns whether there is no follower. If there is none, the next follower must wait for a new look.
     fn rests(&self) -> bool {
         let _running = lock(&self.running);
         let rests = self.seen.receiver_count() == 0;
@@ -173,7 +176,7 @@ impl Poll {
         rests
     }
 
-    /// Notes that the task ends, unless there is a follower.
+    /// Returns whether the task ends, which it does without followers, and records that.
     fn ends(&self) -> bool {
         let mut running = lock(&self.running);
         let ends = self.seen.receiver_count() == 0;
@@ -186,7 +189,7 @@ fn is_unsupported(error: &LockError) -> bool {
     error.kind() == LockErrorKind::Unsupported
 }
 
-/// Returns how long to wait after a look.
+/// Returns the pause after a look.
 fn pause(seen: &Seen) -> Duration {
     let longest = if seen.error.is_some() { LONGEST_PAUSE_AWAY } else { LONGEST_PAUSE };
     (seen.took * PAUSE_PER_LOOK).clamp(PAUSE, longest)
@@ -220,7 +223,7 @@ impl Drop for Task {
     }
 }
 
-/// No code of the application runs under these locks, so a panic leaves them as they should be.
+/// Locks a mutex. No code of the application runs under these mutexes, so the data are valid even after a panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -70,7 +70,7 @@ pub(super) fn json(value: &impl Serialize) -> Response {
     let content = HeaderValue::from_static("application/json");
     match serde_json::to_vec(value) {
         Ok(text) => ([(CONTENT_TYPE, content)], text).into_response(),
-        // Plain data: it has no map whose keys are not text.
+        // Plain data cannot fail to serialize: all keys of maps are text.
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }

@@ -8,7 +8,7 @@ use crate::key::form_value;
 /// The largest number of locks in one list.
 const MOST: usize = 10_000;
 
-/// The part of the console that a viewer looks at.
+/// The part of the console that a viewer has open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
     /// Everything: for programs.
@@ -28,7 +28,7 @@ impl View {
     }
 }
 
-/// What a viewer wants to see.
+/// The part of the data that a viewer requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Query {
     pub(super) view: View,

@@ -1,4 +1,4 @@
-//! What the answers of one console share.
+//! The state that the answers of one console share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use super::problem::{Problem, json};
 use super::query::Query;
 use super::snapshot::{self, Past};
 
-/// How long the findings of the doctor are shown to further viewers.
+/// The time for which further viewers get the same findings of the doctor.
 const FRESH: Duration = Duration::from_secs(2);
-/// The largest number of open pages: each of them sorts the locks at each look.
+/// The largest number of open pages. The number is limited because the locks are sorted for each page at each look.
 const PAGES: usize = 64;
 
 /// The state of the router.
@@ -28,8 +28,8 @@ pub(super) struct Served {
     pub(super) poll: Arc<Poll>,
     pub(super) operators: Operators,
     pages: Arc<Semaphore>,
-    /// The last findings, or why there are none. The mutex is locked while the doctor looks, so that viewers share one
-    /// look.
+    /// The last findings, or the reason why there are none. The mutex is locked while the doctor runs, so that viewers
+    /// share one run.
     findings: Mutex<Option<(Moment, Result<Findings, Problem>)>>,
 }
 
@@ -52,13 +52,13 @@ impl Served {
         Arc::clone(&self.pages).try_acquire_owned().map_err(full)
     }
 
-    /// Returns what a viewer sees, as JSON without the time.
+    /// Returns the snapshot for a viewer, as JSON without the time.
     pub(super) fn render(&self, seen: &Seen, query: &Query, read_only: bool) -> String {
         let past = self.poll.read(|journal, now| Past::new(journal, now, query.view));
         snapshot::render(self.poll.locks(), seen, past, query, read_only)
     }
 
-    /// Answers with what the doctor finds.
+    /// Answers with the findings of the doctor.
     pub(super) async fn doctor(&self) -> Result<Response, Problem> {
         let mut last = self.findings.lock().await;
         let look = match last.take().filter(|(at, _)| Clock::Tokio.now().since(*at) < FRESH) {
@@ -85,7 +85,7 @@ impl Served {
 
     fn long_holds(&self) -> Vec<Finding> {
         let Some(seen) = self.poll.last().filter(|seen| seen.error.is_none()) else { return Vec::new() };
-        // The list may be a minute old: ages are those at that time.
+        // The list may be a minute old, so ages are computed for the time of the list.
         let listed = Duration::from_millis(seen.listed_ms.unwrap_or_default());
         long_holds::find(&self.poll.read(Journal::heat), &seen.listed.locks, listed)
     }

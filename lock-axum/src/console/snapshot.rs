@@ -1,4 +1,4 @@
-//! What the page shows at one moment, as JSON.
+//! A snapshot: the content of the page at one moment, as JSON.
 
 use std::cmp::Reverse;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,16 +19,16 @@ struct Snapshot<'a> {
     store: &'a str,
     namespace: &'a str,
     read_only: bool,
-    /// How many keys match; `None` without a list.
+    /// The number of keys that match, or `None` if there is no list.
     total: Option<usize>,
-    /// How many claims wait for them.
+    /// The number of claims that wait for these keys.
     waiting: Option<usize>,
     /// Whether there are more keys than the list of the store has.
     truncated: bool,
     locks: Vec<&'a LockInfo>,
     error: Option<&'a str>,
     unlisted: bool,
-    /// When the list was made.
+    /// The time of the list.
     seen_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ping: Option<Option<&'a Ping>>,
@@ -41,7 +41,7 @@ struct Snapshot<'a> {
 /// The part of a snapshot that is from the journal.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Past {
-    /// When the journal began.
+    /// The time when the journal began.
     since_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     heat: Option<Vec<Heat>>,
@@ -59,7 +59,7 @@ impl Past {
     }
 }
 
-/// Returns what a viewer sees, as JSON without the time.
+/// Returns the snapshot for a viewer, as JSON without the time.
 pub(super) fn render(locks: &LockManager, seen: &Seen, past: Past, query: &Query, read_only: bool) -> String {
     let shows_stores = query.view.shows(View::Stores);
     let matching: Vec<&LockInfo> =
@@ -82,7 +82,7 @@ pub(super) fn render(locks: &LockManager, seen: &Seen, past: Past, query: &Query
         look_ms: shows_stores.then_some(millis(seen.took)),
         past,
     };
-    // Plain data: no map has keys that are not text.
+    // Plain data cannot fail to serialize: all keys of maps are text.
     serde_json::to_string(&snapshot).unwrap_or_else(|_| "{}".to_owned())
 }
 
@@ -91,15 +91,15 @@ pub(super) fn with_time(time_ms: u64, rendered: &str) -> String {
     format!("{{\"time_ms\":{time_ms},{}", &rendered[1..])
 }
 
-/// The numbers that differ at each look, which alone is no change. The memory store computes `held_since_ms` back from
-/// now.
+/// Numbers that differ at each look, and do not count as a change. The memory store computes `held_since_ms` back from
+/// the present time.
 const PASSING: [&str; 5] = ["\"held_since_ms", "\"remaining_ms", "\"seen_ms", "\"look_ms", "\"round_trip_us"];
 
-/// Returns a hash of a rendered snapshot that is different if a viewer would see a change.
+/// Returns a hash of a rendered snapshot. The hash differs if the viewer sees a change.
 pub(super) fn fingerprint(rendered: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut is_passing = false;
-    // Only a name ends like this: quotes inside of a text are escaped.
+    // Only a JSON name ends with these two characters: quotes inside of a text are escaped.
     for part in rendered.split("\":") {
         let number = |char: char| is_passing && char.is_ascii_digit();
         part.trim_start_matches(number).hash(&mut hasher);
@@ -128,7 +128,8 @@ fn rows<'a>(mut locks: Vec<&'a LockInfo>, query: &Query) -> Vec<&'a LockInfo> {
     locks.into_iter().take_while(fits).collect()
 }
 
-/// Returns when the oldest holder got the lock, or asked for it. Holders from other libraries, of which nothing is known, come last.
+/// Returns the time when the oldest holder got the lock, or requested it. Locks without such a time, as of other
+/// libraries, come last.
 fn oldest(lock: &LockInfo) -> Duration {
     lock.holders.iter().filter_map(lock_core::HolderInfo::since).min().unwrap_or(Duration::MAX)
 }
@@ -168,7 +169,7 @@ mod tests {
         for (view, limit, expected) in [
             (View::Held, 500, "cadbe"),
             (View::All, 500, "cadbe"),
-            // `c` alone has two holders.
+            // Only `c` has two holders.
             (View::Held, 2, "c"),
             (View::Held, 3, "ca"),
             (View::Waiting, 500, "cdb"),
@@ -194,7 +195,7 @@ mod tests {
         ] {
             assert_eq!(fingerprint(one) != fingerprint(&other), is_change, "{other}");
         }
-        // A key can have such a name in it, and a number after it.
+        // A key can contain such a name with a number after it.
         let key = |number| serde_json::json!({ "key": format!("\"remaining_ms\":{number}") }).to_string();
         assert_ne!(fingerprint(&key(1)), fingerprint(&key(2)));
     }

@@ -22,10 +22,10 @@ use super::query::Query;
 use super::served::Served;
 use super::snapshot;
 
-/// How long a stream lasts. The page opens the next one at once. A server that shuts down waits for the streams, which
-/// would otherwise last as long as the page is open.
+/// The duration of a stream. The page opens the next stream at once. A server that shuts down waits for the streams,
+/// and without a limit these would last as long as the page is open.
 const LIFE: Duration = Duration::from_secs(10);
-/// After this time without a change, the state is sent again: it has the rest of each lease, and shows that the
+/// After this time without a change, the state is sent again. It updates the rest of each lease, and shows that the
 /// connection is alive.
 const QUIET: Duration = Duration::from_secs(5);
 const END: &[u8] = b"event: end\ndata: end\n\n";
@@ -46,20 +46,20 @@ pub(super) fn open(served: Arc<Served>, query: Query, read_only: bool) -> Result
     let viewer = Viewer { served, follower, query, read_only, _page: page };
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
-        // In a task of its own: hyper polls a body only while the client reads.
+        // The sender runs in its own task, because hyper polls a body only while the client reads.
         let _ = timeout(LIFE, viewer.send_to(&sender)).await;
         let _ = sender.send(Bytes::from_static(END)).await;
     });
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
-        // nginx would collect the events of several seconds.
+        // Without this header, nginx would buffer the events of several seconds.
         (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
     Ok((headers, Body::new(Frames(receiver))).into_response())
 }
 
 impl Viewer {
-    /// Sends snapshots until the page has gone.
+    /// Sends snapshots until the page is closed.
     async fn send_to(mut self, page: &mpsc::Sender<Bytes>) {
         let mut quiet = interval(QUIET);
         let mut sent = None;
@@ -73,7 +73,7 @@ impl Viewer {
                 },
                 _ = quiet.tick() => true,
             };
-            // Nothing was seen yet.
+            // There was no look yet.
             let Some(seen) = self.follower.borrow_and_update().clone() else { continue };
             let rendered = self.served.render(&seen, &self.query, self.read_only);
             let fingerprint = Some(snapshot::fingerprint(&rendered));

@@ -1,8 +1,8 @@
 //! The canonical spelling of a value, so that one thing has one key. Pure.
 //!
-//! Untyped numbers in another spelling are refused, not normalised: the layer does not know whether the handler parses
-//! them as a number or uses them as text, such as a postal code. One key for two things is as wrong as two keys for one
-//! thing.
+//! Untyped numbers in another spelling are refused, not normalised. The layer cannot find out whether the handler
+//! parses such a text as a number or uses it as text, such as a postal code. One key for two things is as wrong as two
+//! keys for one thing.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use super::uuid;
 /// The type of a value: the word after the colon in `<id:u64>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// No word: text, except a number or a UUID that is not in its canonical spelling.
+    /// The form without a word: text, except a number or a UUID that is not in its canonical spelling.
     Plain,
     /// Any text, unchanged.
     Text,
@@ -106,7 +106,7 @@ impl Form {
     }
 }
 
-/// Checks a path. Each of its segments may be the value of a parameter of some route, so each is checked like one.
+/// Checks a path. Each of its segments may be the value of a path parameter, so each is checked like such a value.
 pub(super) fn of_path(path: Cow<'_, str>) -> Result<Cow<'_, str>, Refusal> {
     match path.split('/').find_map(refusal_of_plain) {
         Some(refusal) => Err(format!("has a segment that {refusal}").into()),
@@ -183,7 +183,7 @@ mod tests {
             ("", "++1", Some("++1")),
             ("", "0a", Some("0a")),
             ("", "67e55044-10b1-426f-9247-bb680e5fe0c8", Some("67e55044-10b1-426f-9247-bb680e5fe0c8")),
-            // Without hyphens, it may be a hash.
+            // Text without hyphens may be a hash.
             ("", "67E5504410B1426F9247BB680E5FE0C8", Some("67E5504410B1426F9247BB680E5FE0C8")),
             ("", "67E55044-10b1-426f-9247-bb680e5fe0c8", None),
             ("", "{67e55044-10b1-426f-9247-bb680e5fe0c8}", None),

@@ -19,7 +19,7 @@ pub enum KeyChoice {
     Lock(Key),
     /// Serve the request without a lock.
     Skip,
-    /// Refuse the request with 400 and this text, which must not repeat what the client sent.
+    /// Refuse the request with 400 and this text, which must not repeat data of the client.
     Reject(Cow<'static, str>),
 }
 
@@ -53,7 +53,7 @@ impl IntoKeyChoice for Result<Key, LockError> {
     }
 }
 
-/// The error is the choice if there is no key, so that a function can use `?`.
+/// If there is no key, the error is the choice, so that a function can use `?`.
 impl IntoKeyChoice for Result<Key, KeyChoice> {
     fn into_key_choice(self) -> KeyChoice {
         self.map_or_else(|choice| choice, KeyChoice::Lock)
@@ -66,12 +66,12 @@ impl From<Key> for KeyChoice {
     }
 }
 
-/// An invalid key is the client's fault: 400.
+/// An invalid key counts as a mistake of the client: 400.
 impl From<Result<Key, LockError>> for KeyChoice {
     fn from(key: Result<Key, LockError>) -> Self {
         key.map_or_else(
             |error| {
-                // The text of the error is left out, because it may contain a key that is kept out of the log.
+                // The text of the error is left out, because it may contain a key that must not be logged.
                 tracing::debug!(why = ?error.kind(), "a request has no key");
                 Self::Reject("The key of the lock cannot be made from this request.".into())
             },
@@ -85,10 +85,10 @@ impl From<Result<Key, LockError>> for KeyChoice {
 pub struct PathParams<'a>(&'a Params);
 
 impl<'a> PathParams<'a> {
-    /// Returns the text of the parameter `name`, decoded. If two parameters have this name, it is the one of the inner
+    /// Returns the decoded text of the parameter `name`. If two parameters have this name, returns that of the inner
     /// router.
     ///
-    /// A handler that parses a number reads several texts as the same number, such as `1` and `01`: then use
+    /// A handler that parses a number reads several texts as the same number, such as `1` and `01`. In such a case use
     /// [`parse`](Self::parse).
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'a str> {
@@ -98,7 +98,7 @@ impl<'a> PathParams<'a> {
     /// Returns the parameter `name`, parsed as the handler parses it.
     ///
     /// # Errors
-    /// [`KeyChoice::Reject`] if it is missing or not of this type.
+    /// [`KeyChoice::Reject`] if the parameter is missing or not of this type.
     pub fn parse<T: FromStr>(&self, name: &str) -> Result<T, KeyChoice> {
         self.get(name).and_then(|text| text.parse().ok()).ok_or_else(|| {
             KeyChoice::Reject(format!("The path parameter `{name}` is missing or invalid.").into())

@@ -18,7 +18,7 @@ use super::no_key::NoKey;
 use crate::router;
 
 /// A type that a function of [`LockLayer::key_of`](crate::LockLayer::key_of) can return: one value with [`Display`], or
-/// a tuple of two to four, one for each placeholder of the template.
+/// a tuple of two to four such values, one for each placeholder of the template.
 ///
 /// `M` distinguishes the two cases; the compiler infers it.
 #[diagnostic::on_unimplemented(
@@ -30,7 +30,7 @@ pub trait KeyValues<M> {
     /// The number of values.
     const COUNT: usize;
 
-    /// Returns the values, not encoded.
+    /// Returns the values without encoding.
     fn values(self) -> Vec<String>;
 }
 
@@ -104,7 +104,7 @@ impl Extracted {
         let extract: Arc<Extract> = Arc::new(move |parts| {
             let values = Arc::clone(&values);
             let extracting = async move {
-                // Neither the extracted value nor the rejection need be `Send`, so neither lives across the next await.
+                // The extracted value and the rejection may not be `Send`, so neither lives across the next await.
                 let extracted = E::from_request_parts(parts, &()).await;
                 let found = extracted.map(|extracted| values(extracted).values());
                 match found.map_err(IntoResponse::into_response) {
@@ -134,8 +134,8 @@ impl Extracted {
 }
 
 /// Interprets the rejection of the extractor. If a router has found no route for the request, there are no path
-/// parameters to extract, and the request keeps its 404. Any other rejection is the answer even then: a fallback must
-/// not work unlocked because a client has left out a header.
+/// parameters to extract, and the request keeps its 404. A rejection for another reason is the answer even without a
+/// route: a fallback must not work unlocked because a client has left out a header.
 async fn no_key(parts: &mut Parts, rejection: Response) -> NoKey {
     let has_router = router::params(parts).await.is_ok();
     if !has_router || router::route(parts).is_some() {
@@ -145,10 +145,10 @@ async fn no_key(parts: &mut Parts, rejection: Response) -> NoKey {
     if lacks_route(rejection.status(), &text) { NoKey::NoRoute } else { NoKey::Refused(Box::new(rejection)) }
 }
 
-/// The longest text that is read, in bytes: longer than the texts of axum.
+/// The longest text that is read, in bytes. The texts of axum are shorter.
 const LONGEST: u64 = 512;
 
-/// Returns the text of an answer too, if it is short.
+/// Returns the answer together with its text, which is empty if it is long.
 async fn with_text(answer: Response) -> (Response, Vec<u8>) {
     if answer.body().size_hint().exact().is_none_or(|length| length > LONGEST) {
         return (answer, Vec::new());

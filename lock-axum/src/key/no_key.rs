@@ -11,7 +11,7 @@ pub(crate) enum NoKey {
     NoRoute,
     /// The client sent an invalid value. The text names its part of the request, never the value.
     Client(Cow<'static, str>),
-    /// The program has a mistake. The text is for its log.
+    /// The program has a mistake. The text is for the log.
     Program(String),
     /// An extractor has rejected the request with this answer.
     Refused(Box<axum_core::response::Response>),

@@ -42,8 +42,8 @@ impl KeySource {
         self.values.iter().any(Value::is_of_path)
     }
 
-    /// Checks that the request has a route, as far as this template needs one. This comes before the check of what the
-    /// client sent: a 404 must not become a 400.
+    /// Checks that the request has a route, if this template needs one. This is checked before the values of the
+    /// client: a 404 must not become a 400.
     pub(crate) fn check_route(&self, parts: &Parts, params: Option<&Params>) -> Result<(), NoKey> {
         for value in self.values.iter().filter(|value| value.is_of_route()) {
             value.raw(parts, params)?;
@@ -69,8 +69,8 @@ impl KeySource {
     }
 }
 
-/// Refuses `order:{id}`, `order::id` and `order/:id`, which are written like the path of a route: each would be one key
-/// for all orders.
+/// Refuses `order:{id}`, `order::id` and `order/:id`, which are written like the path of a route. Each of them would be
+/// one key for all orders.
 fn refuse_other_placeholders(template: &str) -> Result<()> {
     let in_braces = template.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name);
     let is_name = |name: &&str| {
@@ -87,7 +87,7 @@ fn refuse_other_placeholders(template: &str) -> Result<()> {
     Err(LockError::new(LockErrorKind::InvalidKey, detail))
 }
 
-/// Returns the name in `:id`, as the routes of other routers have it, at the start of the template or of a part of it.
+/// Returns the name in `:id`, the syntax of other routers, at the start of the template or of one of its parts.
 /// In `order:id` the colon ends the part before it.
 fn after_colon(template: &str) -> Option<&str> {
     let begins =

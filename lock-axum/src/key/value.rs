@@ -32,8 +32,8 @@ enum Origin {
     Extension(Registration),
 }
 
-/// The longest header that can be a part of a key: long enough for an identifier, too short for most tokens, which
-/// should not end up in a key by mistake.
+/// The longest header that can be a part of a key. This is long enough for an identifier, and too short for most
+/// tokens, which should not be part of a key by mistake.
 const LONGEST_HEADER: usize = 255;
 
 /// Returns the characters that the values of the placeholder `name` consist of.
@@ -92,7 +92,7 @@ impl Value {
         matches!(self.origin, Origin::Path(_) | Origin::Route)
     }
 
-    /// Returns the value in this request, in its canonical spelling, not encoded.
+    /// Returns the value in this request, in its canonical spelling and without encoding.
     pub(super) fn canonical_in<'a>(
         &self,
         parts: &'a Parts,
@@ -110,12 +110,12 @@ impl Value {
         })
     }
 
-    /// Returns the value in words for people, or `None` if this request has none. `params` are present if the request
-    /// has path parameters.
+    /// Returns the value as text for people, or `None` if this request has no such value. `params` are present if the
+    /// request has path parameters.
     pub(crate) fn shown<'a>(&self, parts: &'a Parts, params: Option<&'a Params>) -> Option<Cow<'a, str>> {
         match &self.origin {
             Origin::Path(_) if params.is_none() => None,
-            // Unlike a label, a key refuses long and repeated headers: it must name one thing.
+            // Unlike a label, a key must name one thing, so it refuses long and repeated headers.
             Origin::Header(name) => {
                 let text = parts.headers.get(name)?.to_str().ok()?;
                 (!text.is_empty()).then_some(Cow::Borrowed(text))
@@ -193,7 +193,7 @@ impl Origin {
     }
 }
 
-/// The name by which a client knows the part of the request.
+/// Writes the name of the part of the request, as a client knows it.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

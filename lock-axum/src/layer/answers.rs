@@ -39,8 +39,8 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Answers with 423 Locked instead of 409 if the key is held: for clients that distinguish a lock from other
-    /// conflicts.
+    /// Answers with 423 Locked instead of 409 if the key is held. Use this for clients that distinguish a lock from
+    /// other conflicts.
     ///
     /// # Examples
     /// ```
@@ -51,8 +51,8 @@ impl<K> LockLayer<K> {
         self.status_if_held(StatusCode::LOCKED)
     }
 
-    /// Answers with 429 Too Many Requests instead of 409 if the key is held: most clients and proxies retry such a
-    /// request by themselves, which they do not do after 409 or 423.
+    /// Answers with 429 Too Many Requests instead of 409 if the key is held. Most clients and proxies retry after 429
+    /// by themselves, but not after 409 or 423.
     ///
     /// # Examples
     /// ```
@@ -71,8 +71,8 @@ impl<K> LockLayer<K> {
     /// time of the last requests that this layer has served in this process, 1 s before the first one, not less than
     /// the [`min_hold`](Self::min_hold) and not more than the rest of the lease.
     ///
-    /// Set it if the work continues after the answer, under [its own guard](crate#work-that-outlives-the-answer): that
-    /// time is not measured.
+    /// Set this if the work continues after the answer, under [its own guard](crate#work-that-outlives-the-answer),
+    /// because the time of such work is not measured.
     ///
     /// [`check`](LockLayer::check) refuses more than 30 s.
     ///
@@ -117,10 +117,10 @@ impl<K> LockLayer<K> {
     /// read the message. A streamed answer holds its lock until its end, as every body of unknown length does.
     ///
     /// **Wrap one service**, with `named_layer` of tonic's `LayerExt`. `Server::builder().layer(layer)` locks every
-    /// service, including health and reflection, which have no `x-order`; there, [`skip_if`](Self::skip_if) leaves out
-    /// requests by their path. The example `tonic` in the repository does both.
+    /// service, including health and reflection, which have no `x-order`. In that case, use [`skip_if`](Self::skip_if)
+    /// to leave out requests by their path. The example `tonic` in the repository does both.
     ///
-    /// [`check`](LockLayer::check) refuses it together with [`status`](Self::status) or
+    /// [`check`](LockLayer::check) refuses `grpc` together with [`status`](Self::status) or
     /// [`respond_with`](Self::respond_with).
     ///
     /// # Examples
@@ -143,13 +143,13 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Makes the answer to a request that is not served with a function of the rejection and the head of the request.
-    /// It returns anything that a handler can return, such as `(StatusCode::LOCKED, Json(..))`.
-    /// [`LockRejection::to_response`] returns the default answer, for the function to change.
+    /// Sets a function that makes the answer to a request that is not served, from the rejection and the head of the
+    /// request. The function returns any type that a handler can return, such as `(StatusCode::LOCKED, Json(..))`.
+    /// [`LockRejection::to_response`] returns the default answer, which the function can change.
     ///
     /// The head is cloned before the handler runs, which costs about a microsecond per request.
     ///
-    /// [`check`](LockLayer::check) refuses it together with [`grpc`](Self::grpc).
+    /// [`check`](LockLayer::check) refuses `respond_with` together with [`grpc`](Self::grpc).
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,4 @@
-//! The layer, and the mounting that makes a service of it.
+//! The layer, and the code that mounts it as a service.
 
 use lock_core::{LockManager, Result};
 use tower::Layer;
@@ -97,8 +97,8 @@ impl LockLayer<NoKeyYet> {
 }
 
 impl LockLayer {
-    /// Checks that the options do not contradict each other and that the store supports them. Call it at start-up. It
-    /// sends nothing to the store.
+    /// Checks that the options do not contradict each other and that the store supports them. Call this at start-up. It
+    /// sends no request to the store.
     ///
     /// A layer also works without this check. But a router mounts the layers of
     /// [`MethodRouter::route_layer`](axum::routing::MethodRouter::route_layer) when it serves its first client. A
@@ -108,8 +108,8 @@ impl LockLayer {
     /// # Errors
     /// [`InvalidRequest`](lock_core::LockErrorKind::InvalidRequest) for
     ///
-    /// - a [`wait`](Self::wait) with a strategy that takes no limit, or [`max_waiters`](Self::max_waiters) of 0 or
-    ///   without waiting;
+    /// - a [`wait`](Self::wait) with a strategy that takes no limit, or [`max_waiters`](Self::max_waiters) that is 0,
+    ///   or set although no request waits;
     /// - a [`kind`](Self::kind) other than `Reentrant` and `Write` with [`keys`](Self::keys), or a semaphore with 0 permits;
     /// - [`take`](Self::take) with 0 or with more permits than there are, or with a kind that has no permits;
     /// - more `keys` than the manager [allows](lock_core::ManagerBuilder::max_keys);
@@ -120,8 +120,7 @@ impl LockLayer {
     ///   request, [`after_body`](Self::after_body) of 0, or [`retry_after`](Self::retry_after) above 30 s;
     /// - a [`status`](Self::status) other than 4xx and 5xx, or [`grpc`](Self::grpc) with `status` or
     ///   [`respond_with`](Self::respond_with);
-    /// - a [`profile`](Self::profile) that the manager does not have, or one whose options contradict those of the
-    ///   layer.
+    /// - a [`profile`](Self::profile) that the manager does not have, or whose options contradict those of the layer.
     ///
     /// [`InvalidKey`](lock_core::LockErrorKind::InvalidKey) for a [`label`](Self::label) with an invalid placeholder.
     ///
@@ -148,7 +147,7 @@ impl LockLayer {
 impl<S, K: HasKey> Layer<S> for LockLayer<K> {
     type Service = Lock<S>;
 
-    /// Wraps `inner`. Never panics: if the options contradict each other, which [`check`](LockLayer::check) finds out,
+    /// Wraps `inner`. Never panics: if the options contradict each other, which [`check`](LockLayer::check) detects,
     /// each request is answered with 500, and the log reports the reason once.
     fn layer(&self, inner: S) -> Self::Service {
         K::mount(self, inner)

@@ -1,4 +1,4 @@
-//! How long the lock is held, and what happens when something goes wrong.
+//! Options for the end of a hold, and for failures.
 
 use super::builder::LockLayer;
 use crate::config::{OnDisconnect, OnNoRoute, OnStoreError};
@@ -48,8 +48,8 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets what happens to a request for which axum found no route, for a layer around services with routes of their
-    /// own. Default: [`OnNoRoute::RefuseNested`], so that nothing runs unlocked there.
+    /// Sets what happens to a request for which axum found no route. This is for a layer around services with their own
+    /// routes. Default: [`OnNoRoute::RefuseNested`], so that such services do not run unlocked.
     ///
     /// # Examples
     /// ```

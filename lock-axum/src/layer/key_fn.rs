@@ -9,9 +9,9 @@ use crate::key::PathParams;
 use crate::key::{Chooser, Extracted, IntoKeyChoice, KeyValues, Keys};
 
 impl<K> LockLayer<K> {
-    /// Sets a function that chooses the key of each request, serves the request without a lock, or refuses it: for keys
-    /// that no template can express. Spans, metrics, the log and clients see `name` in place of a template, so it must
-    /// be a constant without secrets.
+    /// Sets a function that chooses the key of each request, serves the request without a lock, or refuses it. Use this
+    /// for keys that no template can express. Spans, metrics, the log and clients get `name` instead of a template, so
+    /// it must be a constant without secrets.
     ///
     /// The function gets the head of the request, with the extensions that outer layers have added. If it needs path
     /// parameters, use [`key_with`](Self::key_with).
@@ -63,8 +63,8 @@ impl<K> LockLayer<K> {
         self.keyed(Keys::Chosen(Chooser::new(name, choose)))
     }
 
-    /// As [`key_fn`](Self::key_fn), for a function that also needs the path parameters. A request for which the router
-    /// found no route is served without a lock.
+    /// Sets a function that chooses the key of each request, like [`key_fn`](Self::key_fn), and also gets the path
+    /// parameters. A request for which the router found no route is served without a lock.
     ///
     /// # Examples
     /// ```
@@ -96,12 +96,12 @@ impl<K> LockLayer<K> {
     }
 
     /// Sets the key from an axum extractor: the key is made of the values that the handler gets, so one thing has one
-    /// key however the client writes it. The function returns one value, or a tuple of two to four, in the order of the
-    /// placeholders of `template`. The names of the placeholders are only for people. The values are encoded.
+    /// key however the client writes it. The function returns one value, or a tuple of two to four values, in the order
+    /// of the placeholders of `template`. The names of the placeholders are only for people. The values are encoded.
     ///
-    /// The extractor runs before the lock is acquired. If it rejects the request, the client gets its answer, such as
-    /// 401; with [`grpc`](LockLayer::grpc), the client gets the answer to an invalid key. The extractor has no access
-    /// to the state of the router. Several extractors are a tuple.
+    /// The extractor runs before the lock is acquired. If it rejects the request, the client gets the answer of the
+    /// extractor, such as 401; with [`grpc`](LockLayer::grpc), the client gets the answer to an invalid key. The
+    /// extractor has no access to the state of the router. Several extractors are written as a tuple.
     ///
     /// # Panics
     /// If the template is invalid, or its number of placeholders differs from the number of values.

@@ -23,7 +23,7 @@ impl<K> LockLayer<K> {
     /// | `<uri.path:text>` | the same, with any spelling of its segments | |
     ///
     /// **One thing must have one key, however the client writes it.** A handler with `Path<u64>` parses `/orders/1`,
-    /// `/orders/01` and `/orders/+1` to the same order, so the layer must too. Name the type of the value:
+    /// `/orders/01` and `/orders/+1` to the same order, so the layer must do the same. Name the type of the value:
     ///
     /// | placeholder | accepts | in the key |
     /// | --- | --- | --- |
@@ -36,8 +36,8 @@ impl<K> LockLayer<K> {
     /// Thirty-two hexadecimal digits without hyphens may be a hash, so `<id>` accepts them as text: write `<id:uuid>`
     /// if the handler has a `Path<Uuid>`.
     ///
-    /// Only the handler knows of other texts that mean the same thing: `1.0` and `1e0` as `f64`, or names that the
-    /// database compares without accents. For these, take the key from the value that the handler gets, with
+    /// Other texts mean the same thing only to the handler: `1.0` and `1e0` as `f64`, or names that the database
+    /// compares without accents. For such texts, make the key from the value that the handler gets, with
     /// [`key_of`](Self::key_of).
     ///
     /// `:lower` is the lower case of Unicode, without a normalisation. The result depends on the place of a letter in
@@ -51,8 +51,8 @@ impl<K> LockLayer<K> {
     /// write `job:name:<name>`. [`KeyTemplate::clash`](lock_core::key::KeyTemplate::clash) finds such pairs.
     ///
     /// # Panics
-    /// If the template or one of its placeholders is invalid: at start-up, with the position and what was expected
-    /// there. [`try_key`](Self::try_key) returns that as an error instead.
+    /// Panics at start-up if the template or one of its placeholders is invalid, with the position and what was
+    /// expected there. [`try_key`](Self::try_key) returns an error instead.
     #[track_caller]
     pub fn key(self, template: &str) -> LockLayer
     where
@@ -64,7 +64,7 @@ impl<K> LockLayer<K> {
         }
     }
 
-    /// As [`key`](Self::key), for templates that come from a configuration.
+    /// Sets the key, like [`key`](Self::key), but returns an error. Use this for templates from a configuration.
     ///
     /// # Errors
     /// [`InvalidKey`](lock_core::LockErrorKind::InvalidKey) with the position and what was expected there.
@@ -79,21 +79,21 @@ impl<K> LockLayer<K> {
     /// Sets several keys to lock, all or none, each a template as for [`key`](Self::key).
     ///
     /// The order does not matter: two requests that name the same keys in opposite order never deadlock. If two
-    /// templates give the same key, it is locked once: `account:<from>` and `account:<to>` are meant to meet. Templates
+    /// templates give the same key, such as `account:<from>` and `account:<to>`, it is locked once. Templates
     /// with different fixed texts that can still give the same key, such as `job:<name>` and `job:nightly`, are
     /// refused.
     ///
-    /// Each key has one holder, and no reader at the same time, so no [`kind`](Self::kind) but
-    /// [`Kind::Reentrant`](lock_core::Kind::Reentrant) and [`Kind::Write`](lock_core::Kind::Write) is possible.
+    /// Each key has one holder, and no reader at the same time, so the [`kind`](Self::kind) is
+    /// [`Kind::Reentrant`](lock_core::Kind::Reentrant) or [`Kind::Write`](lock_core::Kind::Write).
     /// [`check`](LockLayer::check) refuses other kinds, and more keys than the manager
     /// [allows](lock_core::ManagerBuilder::max_keys) for one request, 100 by default.
     ///
-    /// An inner layer that shares a key with an outer one must not lock a key that the outer one does not hold: the
-    /// request would wait for itself, so it is answered with 500.
+    /// If an inner layer shares a key with an outer layer, all of its keys must be held by the outer layer. Otherwise
+    /// the request would wait for itself, so it is answered with 500.
     ///
     /// # Panics
-    /// As [`key`](Self::key), and if there is no template, the same template twice, or two that
-    /// [clash](lock_core::key::KeyTemplate::clash). [`try_keys`](Self::try_keys) returns that as an error instead.
+    /// Panics as [`key`](Self::key) does, and if there is no template, the same template twice, or two templates that
+    /// [clash](lock_core::key::KeyTemplate::clash). [`try_keys`](Self::try_keys) returns an error instead.
     ///
     /// # Examples
     /// ```
@@ -133,7 +133,7 @@ impl<K> LockLayer<K> {
         }
     }
 
-    /// As [`keys`](Self::keys), for templates that come from a configuration.
+    /// Sets several keys, like [`keys`](Self::keys), but returns an error. Use this for templates from a configuration.
     ///
     /// # Errors
     /// [`InvalidKey`](lock_core::LockErrorKind::InvalidKey) with the position and what was expected there.
@@ -152,9 +152,9 @@ impl<K> LockLayer<K> {
         Ok(self.keyed(keys))
     }
 
-    /// Registers a type for `<ext.name>` in the templates of this layer: the `T` that an outer layer has put into the
-    /// extensions of the request, such as the authenticated tenant, as its [`Display`] shows it. Call it before
-    /// [`key`](Self::key).
+    /// Registers the type `T` for `<ext.name>` in the templates of this layer. The placeholder stands for the
+    /// [`Display`] of the `T` that an outer layer has put into the extensions of the request, such as the authenticated
+    /// tenant. Call this before [`key`](Self::key).
     ///
     /// A request without the extension is answered with 500, and the log reports it: a missing layer must not let two
     /// tenants share a key.
@@ -198,7 +198,7 @@ impl<K> LockLayer<K> {
     }
 
     pub(super) fn keyed(mut self, keys: Keys) -> LockLayer {
-        // Several layers may be clones of one without a key, and their requests take different times.
+        // Several layers may be clones of one layer without a key, and their requests take different times.
         self.options.use_times = UseTimes::default();
         // The template is registered here, so that dashboards show it from the start: a router may mount the layer only
         // when its first client connects.

@@ -1,4 +1,4 @@
-//! The lock that a layer requests: the options that a `LockRequest` has too.
+//! The options of the lock that a layer requests. A `LockRequest` has the same options.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ impl<K> LockLayer<K> {
     /// | --- | --- |
     /// | [`Kind::Reentrant`] | one at a time |
     /// | [`Kind::Fair`] | one at a time; requests that [wait](Self::wait) are served in the order of their arrival |
-    /// | [`Kind::Read`] | side by side, while no [`Kind::Write`] runs |
+    /// | [`Kind::Read`] | many at the same time, while no [`Kind::Write`] runs |
     /// | [`Kind::Write`] | one at a time, and no [`Kind::Read`] at the same time |
     /// | [`Kind::Semaphore`] | as many at a time as there are permits |
     ///
-    /// Everything that locks the same key must use the same kind; only `Read` and `Write` go together. Two layers for
+    /// All locks on one key must have the same kind; only `Read` and `Write` can be mixed. Two layers for
     /// the same key, one inside the other, follow the rules of a task that enters its lock again: a `Write` inside a
     /// `Read` is answered with 500.
     ///
-    /// [`check`](LockLayer::check) refuses a kind that the store does not support, a semaphore with 0 permits, and any
-    /// kind but `Reentrant` and `Write` together with [`keys`](Self::keys).
+    /// [`check`](LockLayer::check) refuses a kind that the store does not support, and a semaphore with 0 permits. With
+    /// [`keys`](Self::keys), it refuses all kinds but `Reentrant` and `Write`.
     ///
     /// # Examples
     /// ```
@@ -51,9 +51,9 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets what to do when the key is held. Default: the strategy of the [`profile`](Self::profile) if it has one;
-    /// otherwise [`retry`](lock_core::strategy::retry) if the layer has a [`wait`](Self::wait), and
-    /// [`fail_fast`](lock_core::strategy::fail_fast), an answer at once, if it has none.
+    /// Sets what to do when the key is held. Default: the strategy of the [`profile`](Self::profile) if it has one.
+    /// Otherwise the default is [`retry`](lock_core::strategy::retry) for a layer with a [`wait`](Self::wait), and
+    /// [`fail_fast`](lock_core::strategy::fail_fast), an answer at once, for a layer without.
     pub fn strategy(mut self, strategy: impl Strategy) -> Self {
         self.options.strategy = Some(Arc::new(strategy));
         self
@@ -61,12 +61,13 @@ impl<K> LockLayer<K> {
 
     /// Sets how long a request waits for its lock. Default: it does not wait.
     ///
-    /// While it waits, a request keeps what it has reserved in the services inside the layer, such as a permit of a
+    /// While it waits, a request keeps its reservations in the services inside the layer, such as a permit of a
     /// concurrency limit.
     ///
-    /// The limit counts the wait for other holders. If the store does not answer, the 503 may come later than the limit by the
-    /// time of one call (on Redis the `timeout` of the URL, 500 ms): see [`LockRequest::wait`](lock_core::LockRequest::wait). For a
-    /// limit on everything, use a timeout in an outer layer.
+    /// The limit counts the wait for other holders. If the store does not answer, the 503 may be later than the limit
+    /// by the time of one call (on Redis the `timeout` of the URL, 500 ms): see
+    /// [`LockRequest::wait`](lock_core::LockRequest::wait). To limit the whole request, use a timeout in an outer
+    /// layer.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self
@@ -75,8 +76,8 @@ impl<K> LockLayer<K> {
     /// Sets how many requests may wait for one key in this process. A further request is refused with 503. Default: any
     /// number. With several [`keys`](Self::keys), the waiters of each key are counted separately.
     ///
-    /// [`check`](LockLayer::check) refuses 0, and any number if no request waits because there is neither a
-    /// [`wait`](Self::wait) nor a [`strategy`](Self::strategy) that waits.
+    /// [`check`](LockLayer::check) refuses 0. It also refuses every number if no request waits, because there is
+    /// neither a [`wait`](Self::wait) nor a [`strategy`](Self::strategy) that waits.
     ///
     /// # Examples
     /// ```
@@ -91,12 +92,12 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets the purpose of the lock, in words for people. Operators see it in the owner record, in errors, spans and
-    /// events; clients do not. Default: the profile's, else none.
+    /// Sets the label, which is the purpose of the lock as text for people. Operators see it in the owner record, in
+    /// errors, spans and events; clients do not. Default: the profile's, else none.
     ///
     /// The label may contain the placeholders of a [`key`](LockLayer::key), and `<<` for a plain `<`. A value that is
-    /// missing or malformed becomes `-`: no request is refused for its label. Values are shown as the client sent them,
-    /// so a label proves nothing, and it must not contain a secret. A label of more than 256 bytes is cut.
+    /// missing or malformed becomes `-`: no request is refused because of its label. Values are shown as the client
+    /// sent them, so do not trust a label, and do not put secrets in it. A label of more than 256 bytes is cut.
     ///
     /// [`check`](LockLayer::check) refuses an invalid template. Register the type of `<ext.Name>` with
     /// [`extension`](LockLayer::extension).
@@ -133,11 +134,11 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Takes the options that the layer does not set from this profile of the manager, and the rest from the manager
-    /// itself.
+    /// Sets the profile of the manager that has the options that the layer does not set. Options that the profile lacks
+    /// come from the manager itself.
     ///
-    /// [`check`](LockLayer::check) refuses the name of a profile that the manager lacks. Each request has the profile
-    /// as the manager [reloaded](lock_core::ManagerBuilder#method.config) it last. If the profile was removed, or
+    /// [`check`](LockLayer::check) refuses the name of a profile that the manager lacks. Each request uses the profile
+    /// that the manager [reloaded](lock_core::ManagerBuilder#method.config) last. If the profile was removed, or
     /// contradicts the layer, requests are answered with 500, and the log says why.
     ///
     /// # Examples

@@ -1,4 +1,4 @@
-//! The requests that a layer locks, and how many at once.
+//! Options for which requests a layer locks, and for how many keys at once.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use super::builder::LockLayer;
 use crate::config::{Methods, SkipIf};
 
 impl<K> LockLayer<K> {
-    /// Sets the methods to lock; the others are served without a lock. `GET` and `HEAD` always go together. Default:
-    /// all methods, because a request that is silently not locked is worse than one that is locked without need.
+    /// Sets the methods to lock; other methods are served without a lock. `GET` and `HEAD` are always locked together.
+    /// Default: all methods, because a missing lock is worse than an unnecessary one.
     ///
     /// [`check`](LockLayer::check) refuses an empty list.
     ///
@@ -53,12 +53,13 @@ impl<K> LockLayer<K> {
     }
 
     /// Acquires the lock after the body of the request has arrived, so that a client that sends its body slowly does
-    /// not keep other requests out. A body of more than `limit` bytes is answered with 413, and one that ends early
+    /// not block other requests. A body of more than `limit` bytes is answered with 413, and a body that ends early
     /// with 400, both without the lock. Default: the lock is acquired first, and the handler reads the body under it.
     ///
-    /// The body is kept in memory, up to `limit` bytes for each request. Limit the time for it in an outer layer, such
-    /// as `RequestBodyTimeoutLayer` or `TimeoutLayer` of tower-http. The body must be an [`axum::body::Body`], as in a
-    /// [`Router`](axum::Router): in a service with another body type, each request is answered with 500.
+    /// The body is kept in memory, up to `limit` bytes for each request. Limit the time of the upload in an outer
+    /// layer, such as `RequestBodyTimeoutLayer` or `TimeoutLayer` of tower-http. The body must be an
+    /// [`axum::body::Body`], as in a [`Router`](axum::Router). In a service with another body type, each request is
+    /// answered with 500.
     ///
     /// [`check`](LockLayer::check) refuses 0.
     ///
@@ -74,13 +75,13 @@ impl<K> LockLayer<K> {
     }
 
     /// Sets how many different keys the requests of this layer may lock, or wait for, at the same time in this process.
-    /// A request for a further key is refused with 503. Keys are made from what clients send, so without a limit one
+    /// A request for a further key is refused with 503. Keys are made from data of clients, so without a limit one
     /// client could fill the store. Clones of a layer share the limit. Default: 10,000.
     ///
-    /// The limit counts the keys of requests under way. It does not bound keys that stay in the store after their
-    /// request, for a [`min_hold`](Self::min_hold) or as the memory of a fencing token: each new id of a client leaves
-    /// one. Nor does it bound one client, which can use up the limit with slow requests; all others are then answered
-    /// 503. Put authentication and a rate limit for each client before the layer.
+    /// The limit counts the keys of requests under way. It does not count keys that stay in the store after their
+    /// request, for a [`min_hold`](Self::min_hold) or to remember a fencing token: each new id of a client leaves such
+    /// a key. It does not limit each client: one client can use up the limit with slow requests, and all others are
+    /// then answered with 503. Put authentication and a rate limit for each client before the layer.
     ///
     /// [`check`](LockLayer::check) refuses 0.
     ///

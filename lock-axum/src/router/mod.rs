@@ -1,6 +1,6 @@
-//! The facts that axum's router knows of a request: its route, its path parameters, and its whole URI.
+//! The data that axum's router has about a request: its route, its path parameters, and its whole URI.
 //!
-//! `with_axum` and `none` have the same functions. Without the feature `axum` there is no router, and no such fact.
+//! `with_axum` and `none` have the same functions. Without the feature `axum` there is no router, and no such data.
 
 #[cfg(feature = "axum")]
 mod nested;
@@ -16,12 +16,12 @@ pub(crate) use none::{Params, is_passed_on, params, route, uri};
 #[cfg(feature = "axum")]
 pub(crate) use with_axum::{Params, params, route, uri};
 
-/// Why there are no path parameters.
+/// The reason why there are no path parameters.
 #[derive(Debug)]
 pub(crate) enum NoParams {
     /// A path parameter is not UTF-8.
     #[cfg_attr(not(feature = "axum"), allow(dead_code, reason = "there is no router"))]
     NotUtf8,
-    /// No router has looked at the request.
+    /// No router has handled the request.
     NoRouter,
 }

@@ -1,4 +1,4 @@
-//! Whether a router has passed a request on to a service with routes of its own.
+//! Detects whether a router has passed a request on to a service with its own routes.
 
 use std::sync::LazyLock;
 
@@ -21,8 +21,8 @@ struct Found(MatchedPath);
 static ROUTER: LazyLock<Router> =
     LazyLock::new(|| Router::new().route(PROBE, any(async |path: MatchedPath| Extension(Found(path)))));
 
-/// Returns whether a router has matched this request, which has no matched path, with `nest_service`, and has not yet
-/// reached the nested service. If not, the request has no route.
+/// Returns whether a router has matched this request with `nest_service`, and has not yet reached the nested service.
+/// The request must have no matched path. If the result is false, the request has no route.
 ///
 /// axum shows the prefix of such a service only in front of the matched path of an inner router. So the probe is an
 /// inner router. Inside the nested service, that prefix equals the public `NestedPath`.

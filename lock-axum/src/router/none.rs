@@ -1,11 +1,11 @@
-//! The twin without axum.
+//! The functions of `with_axum` for builds without axum.
 
 use http::Uri;
 use http::request::Parts;
 
 use super::NoParams;
 
-/// See `with_axum`. There are none.
+/// See `with_axum`. Without a router, there are no path parameters.
 #[derive(Debug)]
 pub(crate) enum Params {}
 

@@ -18,7 +18,7 @@ impl Params {
     }
 }
 
-/// Returns the path parameters; none if the router found no route.
+/// Returns the path parameters, which are empty if the router found no route.
 pub(crate) async fn params(parts: &mut Parts) -> Result<Params, NoParams> {
     RawPathParams::from_request_parts(parts, &()).await.map(Params).map_err(|rejection| match rejection {
         RawPathParamsRejection::InvalidUtf8InPathParam(_) => NoParams::NotUtf8,
@@ -31,7 +31,7 @@ pub(crate) fn route(parts: &Parts) -> Option<&str> {
     parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str)
 }
 
-/// Returns the URI that the client sent: inside a nested router, `parts.uri` lacks the prefix of the outer router.
+/// Returns the URI that the client sent. Inside a nested router, `parts.uri` lacks the prefix of the outer router.
 pub(crate) fn uri(parts: &Parts) -> &Uri {
     parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |uri| &uri.0)
 }

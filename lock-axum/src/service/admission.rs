@@ -52,7 +52,7 @@ pub(super) async fn admit<B: Send + 'static>(
             Ok(Admitted::Locked(guard, on_lost, permit))
         }
         Err(error) if config.runs_unlocked(&error) => {
-            // The handle of an outer layer says nothing about the lock of this one.
+            // A handle of an outer layer is not the lock of this layer.
             parts.extensions.remove::<LockHandle>();
             parts.extensions.insert(Unlocked::StoreDown(Arc::clone(config)));
             Ok(Admitted::Unlocked(Some(permit)))
@@ -63,12 +63,12 @@ pub(super) async fn admit<B: Send + 'static>(
 
 /// Admits a request that the layer does not lock.
 fn skip(parts: &mut Parts) -> Admitted {
-    // An outer layer may have a better reason.
+    // An outer layer may have set a better reason.
     parts.extensions.get_or_insert(Unlocked::Skipped);
     Admitted::Unlocked(None)
 }
 
-/// Reads the body, if the lock is acquired after it.
+/// Reads the body, if the lock is acquired after the body has arrived.
 async fn read_first<B: Send + 'static>(config: &Config, body: &mut B) -> Result<(), LockRejection> {
     let Some(limit) = config.options().after_body else { return Ok(()) };
     let template = config.keys().template();

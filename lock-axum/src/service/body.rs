@@ -22,8 +22,8 @@ use crate::in_use::InUse;
 pin_project! {
     /// The body of an answer of [`Lock`](crate::Lock): the body of the wrapped service, or a problem document.
     ///
-    /// If it carries the lock, its last frame and its end wait for the release. If the lock is lost first, it ends with
-    /// an error. If it is dropped before its end, the lock is released in the background.
+    /// If the body carries the lock, its last frame and its end wait for the release. If the lock is lost first, the
+    /// body ends with an error. If the body is dropped before its end, the lock is released in the background.
     pub struct LockBody<B>
     where
         B: Body,
@@ -75,8 +75,8 @@ impl<B: Body> LockBody<B> {
         Self { state: State::Problem { body } }
     }
 
-    /// A body that carries the lock. `announced` is the length that the head of the answer declares over `version`, if
-    /// any.
+    /// Makes a body that carries the lock. `announced` is the length in the head of the answer over `version`, if there
+    /// is one.
     pub(crate) fn held(
         body: B,
         guard: LockGuard,
@@ -95,7 +95,7 @@ impl<B: Body> LockBody<B> {
 }
 
 impl Held {
-    /// Ready with the reason once the lock is lost.
+    /// Returns the reason when the lock is lost.
     fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<BoxError> {
         let Some(lost) = &mut self.lost else { return Poll::Pending };
         // Reads the clock before every frame: after a pause of the whole process, no further frame may be produced.
@@ -120,7 +120,7 @@ impl Held {
         cx: &mut Context<'_>,
     ) -> Result<Poll<Option<Result<Frame<B::Data>, B::Error>>>, Panic> {
         let frame = self.scope.clone().enter(poll_fn(|cx| body.as_mut().poll_frame(cx)));
-        // Nothing of the body is used after a panic.
+        // The body is not used after a panic.
         catch_unwind(AssertUnwindSafe(|| pin!(frame).poll(cx)))
     }
 }
@@ -152,7 +152,7 @@ where
             tail.push_back(Err(error));
             return Poll::Ready(Next::Release);
         }
-        // Once the announced length is reached, an HTTP/1 server needs no further frame, so the body need not wait for
+        // When the announced length is reached, an HTTP/1 server needs no further frame, so the body does not wait for
         // one.
         let is_full = !tail.is_empty();
         let frame = match lock.poll_frame(body.as_mut(), cx) {
@@ -183,7 +183,7 @@ where
         Poll::Ready(if last { Next::Release } else { Next::Poll })
     }
 
-    /// Drops the body and starts the release, which ends with the panic of the body, if there is one.
+    /// Drops the body and starts the release. If the body has panicked, the panic resumes after the release.
     fn begin_release(mut self: Pin<&mut Self>, panic: Option<Panic>) {
         let (tail, lock) = match self.as_mut().project() {
             StateProj::Held { tail, lock, .. } => (mem::take(tail), lock.take()),
@@ -249,7 +249,7 @@ where
             State::Problem { body } => body.size_hint(),
             State::Held { body, tail, .. } if tail.is_empty() => body.size_hint(),
             State::Ended { tail } if tail.is_empty() => SizeHint::with_exact(0),
-            // A frame is held back, and its length is not known here.
+            // A frame is held back, so the size is not known here.
             State::Held { .. } | State::Releasing { .. } | State::Ended { .. } => SizeHint::new(),
         }
     }

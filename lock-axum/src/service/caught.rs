@@ -1,4 +1,4 @@
-//! Panics of the wrapped service, which wait until the lock is released.
+//! Catches panics of the wrapped service, and resumes them when the lock is released.
 
 use std::any::Any;
 use std::future::{Future, poll_fn};
@@ -9,11 +9,11 @@ use std::task::Poll;
 /// The payload of a panic.
 pub(crate) type Panic = Box<dyn Any + Send>;
 
-/// Runs `work`. Returns its panic, for the caller to resume once the lock is released: the answer to a handler that
-/// panicked must find the key as free as any other answer.
+/// Runs `work`. Returns its panic, which the caller resumes after the lock is released: the key must be free when the
+/// client gets an answer, also after a panic.
 pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Panic> {
     let mut work = pin!(work);
-    // No part of `work` is used after a panic.
+    // `work` is not used after a panic.
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
         Ok(polled) => polled.map(Ok),
         Err(panic) => Poll::Ready(Err(panic)),

@@ -16,10 +16,10 @@ use super::work::Work;
 use crate::answer::LockRejection;
 use crate::config::{Config, Mounted};
 
-/// A service that runs each request of the wrapped service under its lock. Made by [`LockLayer`](crate::LockLayer).
+/// A service that runs each request of the wrapped service under its lock. [`LockLayer`](crate::LockLayer) makes it.
 ///
-/// A request that does not get its lock is answered with a [`LockRejection`], never with an error, so the error type is
-/// the wrapped service's.
+/// If a request does not get its lock, the answer is a [`LockRejection`] and never an error. So the error type is that
+/// of the wrapped service.
 #[derive(Clone, Debug)]
 pub struct Lock<S> {
     inner: S,
@@ -76,7 +76,7 @@ where
                 return ResponseFuture::new(std::future::ready(Ok(answer.map(LockBody::problem))));
             }
         };
-        // `poll_ready` has made `self.inner` ready, but none of its clones: the ready service takes the request.
+        // `poll_ready` has made `self.inner` ready, but none of its clones. So the ready service handles the request.
         let not_ready_inner = self.inner.clone();
         let ready_inner = mem::replace(&mut self.inner, not_ready_inner);
         ResponseFuture::new(serve(config, ready_inner, request))

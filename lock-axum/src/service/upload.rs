@@ -21,8 +21,7 @@ pub(crate) enum Unread {
     OfAnotherType,
 }
 
-/// The largest buffer that is allocated before any byte has arrived: a length that is only announced must not cost
-/// memory.
+/// The largest buffer that is allocated before any byte has arrived: an announced length alone must not cost memory.
 const MAX_FIRST_BUFFER: u64 = 64 * 1024;
 
 /// Reads a body of axum to its end, and replaces it by the bytes that were read.
@@ -45,7 +44,7 @@ async fn read(mut body: Body, limit: usize) -> Result<Body, Unread> {
         return Err(Unread::TooLarge);
     }
     let capacity = usize::try_from(announced.min(MAX_FIRST_BUFFER)).unwrap_or_default();
-    // Copied, because a piece of one byte may keep a whole buffer of the connection in memory.
+    // The bytes are copied, because a piece of one byte may keep a whole buffer of the connection in memory.
     let (mut data, mut trailers) = (Vec::with_capacity(capacity), None);
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         match frame.map_err(|_| Unread::Incomplete)?.into_data() {

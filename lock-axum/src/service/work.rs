@@ -77,7 +77,7 @@ impl Work {
         let (method, version) = (parts.method.clone(), parts.version);
         let handler = async move {
             let answer = caught(async move { inner.call(Request::from_parts(parts, body)).await }).await;
-            // The scope contains this lock: a body that carries the lock runs in the scope of its handler.
+            // This scope contains the lock. A body that carries the lock runs in the scope of its handler.
             (answer, LockScope::current())
             // The service is dropped by now, before the lock is released.
         };

@@ -40,17 +40,17 @@ impl TestLocksBuilder {
         Self { builder: ManagerBuilder::new(Arc::new(store.clone())), store }
     }
 
-    /// As [`ManagerBuilder::namespace`]. Every [`TestHolder`](super::TestHolder) uses the same namespace.
+    /// Sets the namespace, like [`ManagerBuilder::namespace`]. Every [`TestHolder`](super::TestHolder) uses it too.
     pub fn namespace(self, namespace: impl Into<String>) -> Self {
         self.with(|builder| builder.namespace(namespace))
     }
 
-    /// As [`ManagerBuilder::ttl`].
+    /// Sets the default ttl, like [`ManagerBuilder::ttl`].
     pub fn ttl(self, ttl: Duration) -> Self {
         self.with(|builder| builder.ttl(ttl))
     }
 
-    /// As [`ManagerBuilder::profile`].
+    /// Adds a profile, like [`ManagerBuilder::profile`].
     pub fn profile(self, name: impl Into<String>, profile: Profile) -> Self {
         self.with(|builder| builder.profile(name, profile))
     }
@@ -71,7 +71,7 @@ impl TestLocksBuilder {
     pub fn build(self) -> TestLocks {
         let Self { store, builder } = self;
         let manager = built(builder.build());
-        // The other process uses the store directly, so no call fails.
+        // The other process uses the store without the switches, so none of its calls fails.
         let other = LockManager::builder(store.memory.clone()).service("another process");
         let other = built(other.namespace(manager.engine().namespace.clone()).build());
         let history = History::default();

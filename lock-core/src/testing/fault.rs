@@ -6,21 +6,21 @@ use crate::error::{LockError, LockErrorKind};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreFault {
-    /// It cannot be reached and does nothing: [`Unavailable`](LockErrorKind::Unavailable). A strategy that waits
+    /// The store cannot be reached and does nothing: [`Unavailable`](LockErrorKind::Unavailable). A strategy that waits
     /// retries.
     #[default]
     Unreachable,
-    /// It executes the command, but its answer gets lost: [`Unavailable`](LockErrorKind::Unavailable). A lock that was
-    /// granted this way is released in the background, if the store answers the release.
+    /// The store executes the command, but its answer is lost: [`Unavailable`](LockErrorKind::Unavailable). A lock that
+    /// was granted this way is released in the background, if the store answers the release.
     Unanswered,
-    /// Too few of its nodes answer: [`NoQuorum`](LockErrorKind::NoQuorum). A strategy that waits retries.
+    /// Too few nodes of the store answer: [`NoQuorum`](LockErrorKind::NoQuorum). A strategy that waits retries.
     NoQuorum,
-    /// It refuses the command, as with a wrong password: [`Unavailable`](LockErrorKind::Unavailable), but not
+    /// The store refuses the command, as with a wrong password: [`Unavailable`](LockErrorKind::Unavailable), but not
     /// [temporary](LockError::is_temporary), so no strategy retries.
     Refused,
 }
 
-/// The error of a call that fails in this way.
+/// Returns the error of a call that fails in this way.
 impl From<StoreFault> for LockError {
     fn from(fault: StoreFault) -> Self {
         let (kind, text) = match fault {

@@ -8,7 +8,7 @@ use crate::key::Key;
 use crate::observe::{LockEvent, LockName, Witness};
 use crate::sync::{Mutex, MutexGuard};
 
-/// Something that happened to one key. A request for several keys is recorded once for each.
+/// An event of one key. A request for several keys is recorded once for each key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TestEvent {
@@ -16,8 +16,8 @@ pub struct TestEvent {
     pub key: String,
     /// The event.
     pub what: Happened,
-    /// The fencing token, if it was known by then. The store returns it with a grant; a request that was handed the
-    /// lock by a holder of the same process has none until it asks for it.
+    /// The fencing token, if it was known at the time of the event. The store returns it with a grant. A request that
+    /// got the lock by a hand-off in its process has no token until it requests one.
     pub fencing_token: Option<FencingToken>,
     /// Whether the lock belonged to the other process (a [`TestHolder`](super::TestHolder)), not to the code under
     /// test.
@@ -42,7 +42,7 @@ pub enum Happened {
     Lost(LossReason),
 }
 
-/// Everything that happened so far. Clones share the record.
+/// All events so far. Clones share the record.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History(Arc<Mutex<Vec<TestEvent>>>);
 

@@ -28,7 +28,7 @@ impl TestHolder {
         }
     }
 
-    /// Frees the key, and returns once it is free.
+    /// Frees the key, and returns when it is free.
     ///
     /// # Cancel safety
     /// Dropping the future frees the key in the background.

@@ -1,4 +1,4 @@
-//! A manager for tests, and what a test can do to its locks.
+//! A manager for tests, and the faults that a test can cause.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::strategy;
 /// A lease that does not end before the test does.
 const LONG: Duration = Duration::from_secs(3_600);
 
-/// A manager with a store in memory, on which keys are contended, calls fail and locks are lost on demand.
+/// A manager with a store in memory. On demand, keys are contended, calls fail and locks are lost.
 ///
-/// It dereferences to its [`LockManager`]: pass a clone of that to the code under test, or run the code in
+/// It dereferences to its [`LockManager`]: pass a clone of that manager to the code under test, or run the code in
 /// [`scope`](LockManager::scope). Each value has its own store, so tests do not affect each other.
 ///
 /// # Examples
@@ -79,7 +79,7 @@ impl TestLocks {
         self.contend_as(key, Kind::Reentrant)
     }
 
-    /// As [`contend`](Self::contend), with a lock of `kind`: code that requests a semaphore needs other holders of the
+    /// Lets another process hold a lock of `kind` on `key`. Code that requests a semaphore needs other holders of the
     /// same semaphore. One holder has one permit.
     ///
     /// # Panics
@@ -114,7 +114,7 @@ impl TestLocks {
         }
     }
 
-    /// Lets another process hold `key` for `time`; returns when it holds the key.
+    /// Lets another process hold `key` for `time`. Returns when that process holds the key.
     ///
     /// # Panics
     /// As [`contend`](Self::contend), and outside a tokio runtime.
@@ -134,7 +134,7 @@ impl TestLocks {
     }
 
     /// Takes `key` away from the code under test. The holder's body is dropped at once, or its guard reports
-    /// [`Lost`](crate::LockErrorKind::Lost) with the reason [`Taken`](LossReason::Taken). The key is free then. If the
+    /// [`Lost`](crate::LockErrorKind::Lost) with the reason [`Taken`](LossReason::Taken). Then the key is free. If the
     /// lock has several keys, all are lost.
     ///
     /// # Panics
@@ -144,21 +144,22 @@ impl TestLocks {
         let key = self.full(&named(key));
         let lost = self.leases_of(&key).filter(|lease| lease.loss().is_none());
         let lost = lost.filter(|lease| lease.lose(LossReason::Taken)).inspect(|lease| {
-            // This comes after the loss: a real store would not grant the key to another owner before the lease has
-            // ended either.
+            // This comes after the loss, because a real store does not grant the key to another owner before the lease
+            // has ended.
             let _ = self.store.memory.give_back(lease.claim(), None, lease.now());
         });
         assert!(lost.count() > 0, "nobody holds `{key}`, so nobody can lose it");
     }
 
-    /// As [`lose`](Self::lose), and another process acquires the key at once, with a larger fencing token.
+    /// Takes `key` away like [`lose`](Self::lose). Then another process acquires the key at once, with a larger fencing
+    /// token.
     ///
     /// # Panics
-    /// As [`lose`](Self::lose), and when the key cannot be acquired then, because others share it, are queued for it,
-    /// or are faster on another thread.
+    /// As [`lose`](Self::lose), and when the other process cannot acquire the key, because others share it, are queued
+    /// for it, or are faster on another thread.
     ///
     /// # Cancel safety
-    /// The key is lost once the future has been polled.
+    /// The key is lost when the future has been polled.
     #[track_caller]
     pub fn steal<K: IntoKey>(&self, key: K) -> impl Future<Output = TestHolder> + use<K> {
         let key = named(key);
@@ -181,8 +182,8 @@ impl TestLocks {
         *self.store.switches() = Switches::default();
     }
 
-    /// Lets the next `times` attempts to acquire any key fail. An attempt is one call of the store: a strategy that
-    /// waits makes another one, so it succeeds if its time allows for more attempts than fail.
+    /// Lets the next `times` attempts to acquire any key fail. An attempt is one call of the store. A strategy that
+    /// waits makes further attempts, so it succeeds if it has time for more attempts than fail.
     pub fn fail_next(&self, times: u32) {
         self.store.switches().failing = times;
     }
@@ -198,7 +199,7 @@ impl TestLocks {
         self.store.switches().fail_releases = true;
     }
 
-    /// Sets how failing calls fail. Default, and after [`store_up`](Self::store_up): [`StoreFault::Unreachable`].
+    /// Sets how failing calls fail. The default is [`StoreFault::Unreachable`]; [`store_up`](Self::store_up) resets it.
     ///
     /// # Examples
     /// ```
@@ -223,11 +224,11 @@ impl TestLocks {
         self.store.switches().delay = time;
     }
 
-    /// Returns when at least `count` requests of the code under test wait for `key`. A test uses it in place of a
-    /// sleep, to be sure that the requests that it has started are queued.
+    /// Waits until at least `count` requests of the code under test wait for `key`. Use this instead of a sleep, so
+    /// that the requests of the test are certainly queued.
     ///
     /// # Panics
-    /// When that has not happened within ten seconds of the tokio clock.
+    /// When this has not happened within ten seconds of the tokio clock.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -242,7 +243,7 @@ impl TestLocks {
         }
     }
 
-    /// Returns when the code under test holds `key`.
+    /// Waits until the code under test holds `key`.
     ///
     /// # Panics
     /// As [`until_waiting`](Self::until_waiting).
@@ -272,7 +273,7 @@ impl TestLocks {
         keys
     }
 
-    /// Returns everything that happened to locks since this value was made, in order.
+    /// Returns all events of locks since this value was made, in order.
     ///
     /// # Examples
     /// ```
@@ -295,7 +296,7 @@ impl TestLocks {
         self.history.events().clone()
     }
 
-    /// Returns how often `key` was granted to the code under test; nested calls are not counted.
+    /// Returns how often `key` was granted to the code under test. Nested calls are not counted.
     #[must_use]
     #[track_caller]
     pub fn times_granted(&self, key: impl IntoKey) -> usize {
@@ -312,7 +313,7 @@ impl TestLocks {
         leases.filter(move |lease| lease.claim().keys().any(|held| held == key))
     }
 
-    /// Returns how many requests of the code under test wait, in the local queue or in the store's.
+    /// Returns how many requests of the code under test wait, in the local queue or in the queue of the store.
     fn waiting(&self, key: &Key) -> usize {
         let engine = self.manager.engine();
         let in_store = self.store.memory.waiting(key, engine.owners.mint());
@@ -328,7 +329,7 @@ impl Deref for TestLocks {
     }
 }
 
-/// Makes a key that the test has written out, or panics.
+/// Makes the key from the text of the test, or panics.
 #[track_caller]
 fn named(key: impl IntoKey) -> Key {
     key.into_key().unwrap_or_else(|error: LockError| panic!("{error}"))

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::key::Key;
 use crate::sync::{Mutex, MutexGuard};
 
-/// A memory store that a test can make fail. Clones are the same store.
+/// A memory store that a test can make fail. Clones share one store.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TestStore {
     pub(super) memory: Memory,

@@ -1,15 +1,15 @@
-//! Waits for something that the code under test is about to do.
+//! Waits for an action of the code under test.
 
 use std::time::Duration;
 
-/// How long a test waits for something that it expects.
+/// The longest time that a test waits for an expected action.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it checks, while all other tasks run, before it lets time advance.
+/// The number of checks, while all other tasks run, before time advances.
 const LOOKS: usize = 100;
-/// The time by which the clock advances then.
+/// The time by which the clock advances after these checks.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Waits until `happened` returns true; returns false if that takes too long.
+/// Waits until `happened` returns true. Returns false if that takes too long.
 pub(super) async fn until(happened: impl Fn() -> bool) -> bool {
     let looking = async {
         // A paused clock advances only when every task sleeps, so let every task run first.

@@ -1,4 +1,4 @@
-//! Claims without a manager.
+//! Makes claims without a manager.
 
 use std::sync::Arc;
 use std::time::Duration;

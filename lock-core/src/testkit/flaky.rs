@@ -84,7 +84,7 @@ pub struct Flaky<B> {
     control: FlakyControl,
 }
 
-/// The handle that plans the faults of a [`Flaky`]. Clones control the same one.
+/// The handle that plans the faults of a [`Flaky`]. Clones control the same `Flaky`.
 #[derive(Clone, Debug)]
 pub struct FlakyControl(Arc<Shared>);
 
@@ -103,7 +103,7 @@ struct Plan {
 }
 
 impl<B: Backend> Flaky<B> {
-    /// Wraps `inner`, without faults for now. Returns the backend and its control.
+    /// Wraps `inner`, without planned faults. Returns the backend and its control.
     pub fn new(inner: B) -> (Self, FlakyControl) {
         let control =
             FlakyControl(Arc::new(Shared { plans: Default::default(), healed: watch::Sender::new(0) }));
@@ -163,7 +163,7 @@ impl FlakyControl {
         self.fail_next(operation, fault, u64::MAX);
     }
 
-    /// Forgets every planned fault, and lets hanging calls continue.
+    /// Removes every planned fault, and lets hanging calls continue.
     pub fn heal(&self) {
         for plan in &self.0.plans {
             lock(plan).faults.clear();
@@ -177,7 +177,7 @@ impl FlakyControl {
         self.plan(operation).calls
     }
 
-    /// Returns how many calls of `operation` hang now, not counting dropped ones.
+    /// Returns how many calls of `operation` hang now, without dropped calls.
     #[must_use]
     pub fn hanging(&self, operation: Operation) -> u64 {
         self.plan(operation).hanging

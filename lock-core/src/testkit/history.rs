@@ -1,9 +1,9 @@
 //! A record of the holders of a key, with times, which is checked afterwards.
 //!
-//! Workers record every hold. [`check()`] finds holds of one key that certainly overlapped and must not have, and
-//! fencing tokens whose order contradicts the order in time.
+//! Workers record every hold. [`check()`] finds holds of one key that certainly overlapped although they exclude each
+//! other, and fencing tokens whose order contradicts the order in time.
 //!
-//! Only certain knowledge counts: a hold begins when its grant was *answered* and ends when its release was *called*,
+//! Only certain times count: a hold begins when its grant was *answered* and ends when its release was *called*,
 //! or at its local deadline if that is earlier. So the check reports no false violation, whatever the network did, as
 //! long as all times come from one clock.
 
@@ -31,11 +31,11 @@ pub struct Hold {
     pub key: String,
     /// The mode of the lock, which decides what it excludes.
     pub mode: Mode,
-    /// When the acquire was called.
+    /// The time when the acquire was called.
     pub asked: Duration,
-    /// When the acquire was answered, and the request for a fencing token, if there was one.
+    /// The time when the acquire was answered, and also the request for a fencing token, if there was one.
     pub acquired: Duration,
-    /// When the release was called, or the local deadline if that came first.
+    /// The time when the release was called, or the local deadline if that came first.
     pub ended: Duration,
     /// The fencing token, if there is one.
     pub fence: Option<FencingToken>,
@@ -57,8 +57,8 @@ pub enum Violation {
         /// All holds of that moment, one more than there are permits, in the order in which they began.
         holds: Vec<Hold>,
     },
-    /// A fencing token is not larger than the token of a hold that was granted before it was requested, and one of the
-    /// two held the key alone. The error is the same when two holds have the same token.
+    /// Of two holds, one was requested after the other was granted, but its fencing token is not larger, although one
+    /// of them held the key alone. Two holds with the same token are reported in this way too.
     TokenOrder {
         /// The earlier hold, with the larger token or the same one.
         first: Box<Hold>,
@@ -122,7 +122,7 @@ impl History {
         self.at(self.clock.now())
     }
 
-    /// Returns `moment`, such as a local deadline, as time since the start; zero if it was before the start.
+    /// Returns `moment`, such as a local deadline, as the time since the start, or zero if it was before the start.
     #[must_use]
     pub fn at(&self, moment: Moment) -> Duration {
         moment.remaining(self.start)

@@ -1,12 +1,13 @@
 //! Test tools for authors of backends (feature `testkit`).
 //!
-//! - [`contract`]: the suite that every backend passes, chosen by its [`Capability`](crate::backend::Capability).
+//! - [`contract`]: the suite that every backend must pass. Its [`Capability`](crate::backend::Capability) selects the
+//!   cases.
 //! - [`history`]: records the holders of keys with times, and finds two holders at once or a fencing token out of
 //!   order.
 //! - [`Flaky`]: a backend that wraps another one and fails on demand, before or after the store executed the call.
 //! - [`SessionStore`]: a store whose grants live in sessions, and a handle that ends them.
 //! - [`node_answer`]: waits until a store reports that one of its servers answers.
-//! - [`Claims`]: claims of fresh owners, which otherwise only a manager makes.
+//! - [`Claims`]: makes claims of fresh owners without a manager.
 //!
 //! # Examples
 //! ```

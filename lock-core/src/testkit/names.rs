@@ -1,4 +1,4 @@
-//! Host names of tests, which lead to several addresses.
+//! Host names for tests, which lead to several addresses.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use crate::sync::Mutex;
 
 static NAMES: Mutex<Vec<(String, Vec<SocketAddr>)>> = Mutex::new(Vec::new());
 
-/// Makes `host` lead to `addresses`, for every store on a network of this process. The port of a URL does not count.
+/// Makes `host` lead to `addresses`, for every network store of this process. The port of a URL is ignored.
 pub fn lead(host: &str, addresses: &[SocketAddr]) {
     let mut names = NAMES.lock();
     names.retain(|(name, _)| name != host);

@@ -15,7 +15,7 @@ use crate::owner::Owner;
 /// When no server has answered after `limit`.
 ///
 /// # Cancel safety
-/// When the future is dropped, the listener is gone; the process stays attached.
+/// If the future is dropped, the listener is removed, and the process stays attached.
 pub async fn node_answer(backend: &impl Backend, process: u128, limit: Duration) -> (String, Duration) {
     let first = Arc::new(First(watch::Sender::new(None)));
     let listener: Weak<dyn Listener> = Arc::downgrade(&first) as _;

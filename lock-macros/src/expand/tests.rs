@@ -6,7 +6,7 @@ fn expand(args: &str, item: &str) -> String {
 
 const SHIP: &str = "async fn ship(id: u64) -> Result<u64, LockError> { Ok(id) }";
 
-/// Editors and other diagnostics still see the function, and the build fails all the same.
+/// Editors and other diagnostics still see the function, and the build fails.
 #[test]
 fn with_an_error_the_item_stays_visible() {
     let options = [

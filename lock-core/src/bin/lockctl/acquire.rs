@@ -67,7 +67,7 @@ fn request(locks: &LockManager, lock: &Lock, label: Option<String>) -> LockReque
     }
 }
 
-/// Lets a request wait as the command line says.
+/// Sets how long a request waits, from the options of the command line.
 pub(crate) fn patient(request: LockRequest, no_wait: bool, limit: Option<Duration>) -> LockRequest {
     match (no_wait, limit) {
         (true, _) => request.strategy(strategy::fail_fast()),

@@ -1,4 +1,4 @@
-//! How fast a store takes and frees locks.
+//! Measures how fast a store grants and releases locks.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::exit::{Exit, Fault};
 use crate::out;
 use crate::table;
 
-/// Lets tasks take and free locks, and prints the locks a second and the time that each took.
+/// Runs tasks that acquire and release locks, and prints the rate of locks and the time of each.
 pub(crate) async fn bench(store: &Store, options: &Bench, json: bool) -> Result<Exit, Fault> {
     let locks = store.connect().await?;
     let end = Instant::now() + options.time;

@@ -15,7 +15,7 @@ use crate::exit::{Exit, Fault};
 use crate::target::{self, MARK, Target};
 use crate::warden::Warden;
 
-/// The pause between two checks whether a command has processes left.
+/// The pause between two checks whether processes of a command still run.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A command, and its warden.
@@ -27,8 +27,8 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts a command with these variables. `grace` is its time from TERM to KILL, `allowed` its time without news of the
-    /// lease.
+    /// Starts a command with these variables. `grace` is the time from TERM to KILL, and `allowed` the time for which
+    /// the command may run without news of the lease.
     pub(crate) fn start(
         command: &[OsString],
         variables: &[(&str, String)],
@@ -60,12 +60,12 @@ impl Child {
         }
     }
 
-    /// Sends TERM. A command that is stopped could not end, so it continues.
+    /// Sends TERM, and CONT, because a stopped command could not end.
     pub(crate) fn stop(&self) {
         self.target.send(&[Signal::TERM, Signal::CONT]);
     }
 
-    /// Sends KILL. Returns whether a process was left.
+    /// Sends KILL. Returns whether a process still ran.
     pub(crate) fn kill(&self) -> bool {
         self.target.send(&[Signal::KILL])
     }
@@ -77,7 +77,7 @@ impl Child {
             self.target.forward(signal);
         }
         if self.target.group {
-            // A command that waits for a terminal is stopped, and could not end.
+            // A command that waits for a terminal is stopped, and could not end without CONT.
             self.target.forward(Signal::CONT);
         }
     }
@@ -87,7 +87,8 @@ impl Child {
         self.process.wait().await
     }
 
-    /// Waits until nothing is left of the command, while `may_wait`. Then sends KILL, for at most `kill`.
+    /// Waits until all processes of the command have ended, while `may_wait` returns true. Then sends KILL, for at most
+    /// `kill`.
     pub(crate) async fn end_rest(&self, may_wait: impl Fn() -> bool, kill: Duration) {
         while may_wait() && self.target.is_alive() {
             sleep(LOOK).await;
@@ -98,12 +99,12 @@ impl Child {
         }
     }
 
-    /// Tells the warden for how long the command may work on without further news.
+    /// Sends the warden the time for which the command may work without further news.
     pub(crate) async fn may_work(&mut self, allowed: Duration) -> Result<(), Fault> {
         self.warden.allow(allowed).await
     }
 
-    /// Tells the warden that there is nothing left to end. Returns whether it has ended the command before.
+    /// Ends the warden, because the command has ended. Returns whether the warden has ended the command.
     pub(crate) async fn dismiss(&mut self) -> bool {
         self.warden.dismiss().await
     }
@@ -122,7 +123,7 @@ fn is_foreground() -> bool {
 
 /// Returns a command that starts this program under a name.
 pub(crate) fn own_program(name: &str) -> Result<Command, Fault> {
-    // If an upgrade has replaced this program, its path starts another version, or nothing.
+    // If an upgrade has replaced this program, its path leads to another version, or to no file.
     #[cfg(target_os = "linux")]
     let program: Result<_, Error> = Ok("/proc/self/exe");
     #[cfg(not(target_os = "linux"))]
@@ -136,7 +137,7 @@ pub(crate) fn failed(what: &str, error: &Error) -> Fault {
     Fault::new(Exit::NOT_EXECUTABLE, format!("cannot start {what}: {error}"))
 }
 
-/// Becomes the command, in the process that was started for it. Returns only if that fails.
+/// Replaces this process by the command. Returns only if that fails.
 pub(crate) fn exec(parent: i32, command: &[OsString]) -> Fault {
     // The kernel kills the command when `lockctl` is killed. The setting survives `exec`.
     #[cfg(target_os = "linux")]
@@ -151,7 +152,7 @@ pub(crate) fn exec(parent: i32, command: &[OsString]) -> Fault {
     Fault::new(exit, format!("{}: {error}", program.to_string_lossy().escape_debug()))
 }
 
-/// Returns the exit code of a command: its own one, or 128 and the signal that has ended it.
+/// Returns the exit code of a command: its own code, or 128 plus the signal that has ended it.
 pub(crate) fn code(status: ExitStatus) -> Exit {
     match (status.code(), status.signal()) {
         (Some(code), _) => Exit(u8::try_from(code).unwrap_or(u8::MAX)),

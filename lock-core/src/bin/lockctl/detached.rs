@@ -1,4 +1,4 @@
-//! A lock that outlives `lockctl`: it belongs to the one who has its token.
+//! A lock that outlives `lockctl`: it belongs to the holder of its token.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::out;
 use crate::signals::Signals;
 use crate::table;
 
-/// How long an acquisition that was given up may take to release its grant.
+/// The longest time for the release of a grant whose acquisition was given up.
 const GIVES_BACK: Duration = Duration::from_secs(2);
 
-/// Acquires a lock and prints its token. Releases the lock if nobody reads the token.
+/// Acquires a lock and prints its token. Releases the lock if the token cannot be printed.
 pub(crate) async fn acquire(store: &Store, options: &Acquire, json: bool) -> Result<Exit, Fault> {
     let mut signals = Signals::ending()?;
     let locks = signals.unless_ended(store.connect()).await?;
@@ -25,7 +25,7 @@ pub(crate) async fn acquire(store: &Store, options: &Acquire, json: bool) -> Res
     }
     let acquired = waiting(&locks, &options.key, request.acquire_detached(), &mut signals, json).await;
     let Ok(lock) = acquired else {
-        // The store may still grant the request, and nobody would have the token of that lock.
+        // The store may still grant the request, and the token of that lock would be lost.
         locks.shutdown(GIVES_BACK).await;
         return acquired.map(|_| Exit::OK);
     };

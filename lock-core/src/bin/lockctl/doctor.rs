@@ -1,4 +1,4 @@
-//! What endangers the locks of a store.
+//! Shows the problems of a store that endanger its locks.
 
 use lock_core::{Finding, Severity};
 
@@ -6,7 +6,7 @@ use crate::args::Store;
 use crate::exit::{Exit, Fault};
 use crate::out;
 
-/// Prints what was found, and what to do. Returns [`Exit::NO`] if there is a warning or a danger.
+/// Prints the findings, and what to do. Returns [`Exit::NO`] if there is a warning or a danger.
 pub(crate) async fn doctor(store: &Store, json: bool) -> Result<Exit, Fault> {
     let locks = store.connect().await?;
     let findings = locks.doctor().await?;
@@ -53,7 +53,7 @@ fn text(store: &str, findings: &[Finding]) -> String {
     text
 }
 
-/// Returns a text in which the characters are escaped that a terminal obeys.
+/// Returns a text in which control characters for the terminal are escaped.
 fn plain(text: &str) -> String {
     let escaped = |char: char| -> String {
         if char.is_control() { char.escape_debug().collect() } else { char.into() }

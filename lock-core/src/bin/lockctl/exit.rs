@@ -10,21 +10,21 @@ pub(crate) struct Exit(pub(crate) u8);
 
 impl Exit {
     pub(crate) const OK: Self = Self(0);
-    /// The answer is no: a key that is not held, a grant that was gone.
+    /// The answer is no: the key is not held, or the grant was gone.
     pub(crate) const NO: Self = Self(1);
     /// The command line is wrong (`EX_USAGE`).
     pub(crate) const USAGE: Self = Self(64);
-    /// Another one holds the lock (`EX_TEMPFAIL`); `run -E` changes it.
+    /// Another process holds the lock (`EX_TEMPFAIL`). `run -E` changes this code.
     pub(crate) const CONTENDED: Self = Self(75);
     /// The lock was lost while the command ran, and the command was stopped.
     pub(crate) const LOST: Self = Self(76);
-    /// The store does not answer, or refuses.
+    /// The store does not answer, or refuses the request.
     pub(crate) const STORE: Self = Self(77);
-    /// The command cannot be executed; as in a shell.
+    /// The command cannot be executed. A shell uses the same code.
     pub(crate) const NOT_EXECUTABLE: Self = Self(126);
-    /// The command is not found; as in a shell.
+    /// The command is not found. A shell uses the same code.
     pub(crate) const NOT_FOUND: Self = Self(127);
-    /// Nobody reads the output. A shell gives this code to a program that the signal PIPE has ended.
+    /// The reader of the output has ended. A shell uses this code for a program that the signal PIPE has ended.
     pub(crate) const UNREAD: Self = Self(141);
 
     /// Returns the code of a process that this signal has ended, as a shell does.
@@ -39,7 +39,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command failed: the exit code, and the text that is printed.
+/// The failure of a command: the exit code, and the text that is printed.
 #[derive(Debug)]
 pub(crate) struct Fault {
     exit: Exit,
@@ -55,7 +55,7 @@ impl Fault {
         Self::new(Exit::USAGE, text)
     }
 
-    /// Replaces the exit code if another one holds the lock.
+    /// Replaces the exit code if another process holds the lock.
     pub(crate) fn with_contended(mut self, exit: Option<u8>) -> Self {
         if let (Exit::CONTENDED, Some(exit)) = (self.exit, exit) {
             self.exit = Exit(exit);

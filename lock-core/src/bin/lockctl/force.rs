@@ -9,7 +9,7 @@ use crate::exit::{Exit, Fault};
 use crate::out;
 use crate::table;
 
-/// Takes a lock from its holder, after showing it.
+/// Shows a lock, then takes it from its holder.
 pub(crate) async fn force_release(store: &Store, options: &ForceRelease, json: bool) -> Result<Exit, Fault> {
     let locks = store.connect().await?;
     let key = options.key.as_str();
@@ -34,7 +34,7 @@ pub(crate) async fn force_release(store: &Store, options: &ForceRelease, json: b
     Ok(if done { Exit::OK } else { Exit::NO })
 }
 
-/// Returns the grant to take away: the one that is named, or the only one.
+/// Returns the grant to release: the named one, or the only one.
 fn chosen(lock: &LockInfo, id: Option<&str>) -> Result<GrantId, Fault> {
     match (id, &lock.holders[..]) {
         (Some(id), _) => Ok(id.parse()?),
@@ -51,7 +51,7 @@ fn chosen(lock: &LockInfo, id: Option<&str>) -> Result<GrantId, Fault> {
     }
 }
 
-/// Shows the lock, and returns whether its key was typed.
+/// Shows the lock, and returns whether the person has typed its key.
 fn confirmed(lock: &LockInfo, id: &GrantId) -> Result<bool, Fault> {
     if !std::io::stdin().is_terminal() {
         return Err(Fault::usage("there is no terminal to ask on: add --yes"));

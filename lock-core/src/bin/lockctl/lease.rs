@@ -1,4 +1,4 @@
-//! When a command must end because of the lease of its lock.
+//! Decides when a command must end because of the lease of its lock.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(50);
 /// The shortest pause between two checks of the lease.
 const LEAST: Duration = Duration::from_millis(5);
-/// How much later than `lockctl` the warden acts, on all but short leases: only one may send TERM.
+/// The time by which the warden acts later than `lockctl`, except on short leases. So only one of them sends TERM.
 const ALIKE: Duration = Duration::from_millis(20);
 
-/// What happens to the command now.
+/// The present decision about the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Work,
-    /// End by TERM: the lease is not renewed, and leaves the time that the command needs to end.
+    /// End by TERM: the lease is not renewed, and its rest is the time that the command needs to end.
     Stop,
     /// End by KILL: the lease is almost over.
     Kill,
@@ -24,29 +24,30 @@ pub(crate) enum Verdict {
 pub(crate) struct Limits {
     /// The rest of the lease at which the command is stopped.
     stop: Duration,
-    /// The rest of the lease at which the command is killed, so that the kernel has time for it.
+    /// The rest of the lease at which the command is killed, so that the kernel has enough time.
     pub(crate) kill: Duration,
-    /// The time from TERM to KILL, at most.
+    /// The longest time from TERM to KILL.
     pub(crate) grace: Duration,
 }
 
 impl Limits {
-    /// A lease is renewed when a third of it is over. So its rest is less than half only when renewals fail, or when it
-    /// is not renewed at all.
+    /// Returns the limits for a lock with this `ttl`. A lease is renewed when a third of it is over. So its rest is
+    /// less than half only if renewals fail, or if the lease is not renewed at all.
     pub(crate) fn new(ttl: Duration, grace: Duration) -> Self {
         let kill = (ttl / 10).clamp(Duration::from_millis(50), Duration::from_secs(1)).min(ttl / 4);
         let grace = grace.min(ttl / 3);
         Self { stop: kill + grace, kill, grace }
     }
 
-    /// Returns how long the command may run without further news of its lease: a little longer than until `lockctl`
-    /// [stops](Verdict::Stop) it, so that the warden acts second.
+    /// Returns how long the command may run without further news of its lease. `lockctl` [stops](Verdict::Stop) the
+    /// command a little earlier than this, so that the warden acts second.
     pub(crate) fn may_work(self, remaining: Duration) -> Duration {
         let after = (self.kill / 4).max(ALIKE).min(self.kill / 2);
         remaining.saturating_sub(self.stop - after)
     }
 
-    /// Returns the pause before the next check of the lease, in time to stop the command. `remaining` is its rest.
+    /// Returns the pause before the next check of the lease, which is in time to stop the command. `remaining` is the
+    /// rest of the lease.
     pub(crate) fn look_after(self, remaining: Duration) -> Duration {
         if remaining.is_zero() {
             // The command was killed, or continues because of `--on-lost warn`.
@@ -59,7 +60,7 @@ impl Limits {
         }
     }
 
-    /// Decides from the rest of the lease.
+    /// Returns the decision for this rest of the lease.
     pub(crate) fn verdict(self, remaining: Duration) -> Verdict {
         if remaining <= self.kill {
             Verdict::Kill

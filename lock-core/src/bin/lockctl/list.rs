@@ -50,7 +50,7 @@ pub(crate) async fn show(store: &Store, key: &str, json: bool) -> Result<Exit, F
     Ok(Exit::OK)
 }
 
-/// Prints how many permits are free.
+/// Prints the number of free permits.
 pub(crate) async fn available(store: &Store, key: &str, permits: u32, json: bool) -> Result<Exit, Fault> {
     let free = store.connect().await?.semaphore(key, permits).available().await?;
     if json {

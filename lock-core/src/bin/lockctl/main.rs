@@ -1,16 +1,16 @@
-//! `lockctl`: takes, shows and frees the locks of a store, for a shell, a cron job and the person on call.
+//! `lockctl` acquires, shows and frees the locks of a store, for a shell, a cron job and the person on call.
 //!
-//! | file | holds |
+//! | file | contains |
 //! | --- | --- |
 //! | `args` | the command line |
 //! | `store` | the manager of the store that the command line names |
-//! | `acquire`, `progress` | the wait for a lock, and what is shown meanwhile |
+//! | `acquire`, `progress` | the wait for a lock, and its display |
 //! | `run`, `supervise`, `lease` | a command under a lock, and its end before the lease is over |
 //! | `child`, `target`, `warden`, `watch` | the processes of a command, and the process that ends them if `lockctl` cannot |
 //! | `detached` | a lock that outlives `lockctl`, by its token |
-//! | `hold`, `leader`, `wait` | a lock until a signal; the lead of a name; the wait for a free key |
-//! | `list`, `top`, `table`, `force` | who holds what, and its release by force |
-//! | `ping`, `doctor` | whether a store answers; what endangers its locks |
+//! | `hold`, `leader`, `wait` | a lock until a signal; the leader of a name; the wait for a free key |
+//! | `list`, `top`, `table`, `force` | the locks and their holders; a release by force |
+//! | `ping`, `doctor` | whether a store answers; the problems that endanger its locks |
 //! | `bench`, `postgres` | the rate of a store; the tables of Postgres |
 //! | `exit`, `out` | exit codes; the standard output |
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks on its outputs")]
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return refused(&error),
     };
-    // One thread: the kernel kills a command when the thread that started it ends.
+    // The runtime has one thread, because the kernel kills a command when the thread that started it ends.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Fault::new(Exit::STORE, format!("no runtime: {error}")).report(false),
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints why the command line is refused, or the help that it asks for.
+/// Prints why the command line is refused, or the help that was requested.
 fn refused(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let _ = error.print();

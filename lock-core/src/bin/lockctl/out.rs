@@ -6,14 +6,14 @@ use std::os::fd::AsFd;
 
 use crate::exit::Exit;
 
-/// Returns the columns and the rows of a terminal; 80 and 24 if it does not know its size, as that of `script`.
+/// Returns the columns and the rows of a terminal, or 80 and 24 if it has no size, as under `script`.
 pub(crate) fn size(terminal: impl AsFd) -> (usize, usize) {
     let size = rustix::termios::tcgetwinsize(terminal).map_or((0, 0), |size| (size.ws_col, size.ws_row));
     let or = |value: u16, other| if value == 0 { other } else { usize::from(value) };
     (or(size.0, 80), or(size.1, 24))
 }
 
-/// Prints a line. If the reader has gone, as `head` does, exits with the code of a program that the signal PIPE has
+/// Prints a line. If the reader has ended, as `head` does, exits with the code of a program that the signal PIPE has
 /// ended.
 pub(crate) fn line(text: impl Display) {
     print(format_args!("{text}\n"));
@@ -26,7 +26,7 @@ pub(crate) fn print(text: impl Display) {
     }
 }
 
-/// As [`print()`], but returns `false` if the reader has gone.
+/// Prints a text like [`print()`], but returns `false` if the reader has ended.
 pub(crate) fn is_read(text: impl Display) -> bool {
     let mut out = std::io::stdout();
     write!(out, "{text}").and_then(|()| out.flush()).is_ok()

@@ -1,11 +1,11 @@
-//! Whether the store serves locks.
+//! Checks whether the store serves locks.
 
 use crate::args::Store;
 use crate::exit::{Exit, Fault};
 use crate::out;
 
-/// Asks the store, and prints its answer. If the store serves but is degraded, prints how; the exit code is 0, because
-/// locks work.
+/// Pings the store, and prints its answer. If the store serves but is degraded, prints the reasons. Then the exit code
+/// is 0, because locks work.
 pub(crate) async fn ping(store: &Store, json: bool) -> Result<Exit, Fault> {
     let locks = store.connect().await?;
     let ping = locks.ping().await?;

@@ -1,4 +1,4 @@
-//! What is shown while a lock is waited for: on a terminal one line that changes, elsewhere a line at the start and one
+//! Shows the wait for a lock. On a terminal this is one line that changes, elsewhere a line at the start and a line
 //! every ten seconds.
 
 use std::convert::Infallible;
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::out;
 use crate::table;
 
-/// A wait that is shorter is not shown.
+/// A shorter wait is not shown.
 const QUIET: Duration = Duration::from_millis(300);
 /// The pause between two look-ups of the holder: on a terminal, and elsewhere.
 const LOOK: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ pub(crate) struct Progress<'a> {
     key: &'a str,
     json: bool,
     started: Instant,
-    /// A line on the terminal that is erased at the end.
+    /// Whether there is a line on the terminal, which is erased at the end.
     shown: bool,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Progress<'a> {
         Self { locks, key, json, started: Instant::now(), shown: false }
     }
 
-    /// Shows the wait for as long as it is polled.
+    /// Shows the wait for as long as the future is polled.
     pub(crate) async fn show(mut self) -> Infallible {
         sleep(QUIET).await;
         if self.json || !std::io::stderr().is_terminal() {
@@ -53,7 +53,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Returns who holds the key; `None` also if the store fails, which the wait itself reports.
+    /// Returns the lock on the key. Returns `None` also if the store fails, because the wait itself reports that.
     async fn look(&self) -> Option<LockInfo> {
         self.locks.inspect(self.key).await.ok().flatten()
     }

@@ -11,7 +11,7 @@ use crate::signals::Signals;
 use crate::supervise::under;
 use crate::table;
 
-/// The locks of the `lockctl run` around this one, one a line: their process, and a hash of the store and the key.
+/// The variable with the locks of all outer `lockctl run`, one a line: the process, and a hash of store and key.
 const HELD: &str = "LOCKCTL_HELD";
 
 /// Runs the command while holding the lock.
@@ -31,7 +31,8 @@ pub(crate) async fn run(store: &Store, options: Run, json: bool) -> Result<Exit,
     ended.exit(&what, loss, guard.release().await.err())
 }
 
-/// Returns [`HELD`] for the command. Refuses to wait for ever for the lock of an outer `lockctl run`.
+/// Returns the value of [`HELD`] for the command. Refuses a wait without a limit for the lock of an outer
+/// `lockctl run`.
 async fn nested(store: &Store, locks: &LockManager, lock: &Lock) -> Result<String, Fault> {
     let mut hash = DefaultHasher::new();
     (store.url()?, &store.namespace, &lock.key).hash(&mut hash);
@@ -41,7 +42,7 @@ async fn nested(store: &Store, locks: &LockManager, lock: &Lock) -> Result<Strin
     let around: Vec<u32> = around.filter_map(|(process, _)| process.parse().ok()).collect();
     let waits = !lock.no_wait && lock.wait.is_none() && !lock.shared && lock.permits.is_none();
     if waits && !around.is_empty() {
-        // A process that outlives an outer lock keeps the variable, so the store decides.
+        // A process that outlives an outer lock still has the variable. Only the store shows whether the lock is held.
         let found = locks.inspect(lock.key.as_str()).await?;
         let holders = found.iter().flat_map(|lock| &lock.holders).filter_map(|holder| holder.record.as_ref());
         if holders

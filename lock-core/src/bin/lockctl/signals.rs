@@ -1,4 +1,4 @@
-//! The signals that `lockctl` forwards or ends with.
+//! The signals that `lockctl` forwards, or that end it.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -10,7 +10,7 @@ const ENDING: [SignalKind; 4] =
 /// Further signals that a command may handle.
 const FORWARDED: [SignalKind; 2] = [SignalKind::user_defined1(), SignalKind::user_defined2()];
 
-/// Receives signals from now on, in the place of their default action.
+/// Receives signals, which replaces their default action.
 #[derive(Debug)]
 pub(crate) struct Signals(Vec<(i32, Signal)>);
 
@@ -69,7 +69,7 @@ impl Signals {
     }
 }
 
-/// Returns the signals that this process was started to ignore, as `nohup` does: one bit each. They stay ignored.
+/// Returns the signals that this process was started to ignore, as under `nohup`, one bit each. They stay ignored.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

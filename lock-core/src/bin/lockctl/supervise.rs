@@ -1,4 +1,4 @@
-//! A command under a lock: it is ended before the lease of the lock is over.
+//! Runs a command under a lock, and ends it before the lease of the lock is over.
 
 use std::ffi::OsString;
 use std::process::ExitStatus;
@@ -14,7 +14,7 @@ use crate::exit::{Exit, Fault};
 use crate::lease::{Limits, Verdict};
 use crate::signals::Signals;
 
-/// For how long a command may work on after the loss of its lock with `--on-lost warn`.
+/// The time for which a command may work after the loss of its lock with `--on-lost warn`.
 const FOR_EVER: Duration = Duration::from_secs(1_000_000_000);
 
 /// How a command under a lock has ended.
@@ -22,15 +22,15 @@ const FOR_EVER: Duration = Duration::from_secs(1_000_000_000);
 pub(crate) enum Ended {
     /// The command ended by itself, or by a signal of another process.
     Done(Exit),
-    /// It was stopped, because the lock was about to be lost.
+    /// The command was stopped, because the lock was about to be lost.
     Stopped,
-    /// `lockctl` failed to start or to supervise it.
+    /// `lockctl` failed to start or to supervise the command.
     Failed(Fault),
 }
 
 impl Ended {
-    /// Returns the exit code. `loss` is why `what` was lost, `release` why its release failed. A failed release is printed,
-    /// and changes no code: the key is free when its lease is over.
+    /// Returns the exit code. `loss` is the reason why `what` was lost, and `release` the reason why its release
+    /// failed. A failed release is printed, but does not change the code: the key is free when its lease is over.
     pub(crate) fn exit(
         self,
         what: &str,
@@ -66,7 +66,7 @@ pub(crate) async fn under(
 ) -> Ended {
     let mut variables = vec![("LOCK_KEY", guard.key().to_owned())];
     variables.extend(more.iter().cloned());
-    // A store without fencing tokens refuses; then the command gets none.
+    // A store without fencing tokens refuses this. The command then gets no token.
     if let Ok(token) = guard.fencing_token().await {
         variables.push(("LOCK_FENCING_TOKEN", token.to_string()));
     }
@@ -85,9 +85,8 @@ pub(crate) async fn under(
     ended
 }
 
-/// Renews a lease of which less than half is left, and returns its length. A grant that came from a queue has the short
-/// lease of a waiter until its first renewal. A store of sessions renews by itself, and its leases are as long as its
-/// session.
+/// Renews a lease whose rest is less than half, and returns the rest. A grant from a queue has the short lease of a
+/// waiter until its first renewal. A store with sessions renews by itself, and its leases are as long as its session.
 async fn whole_lease(guard: &LockGuard, ttl: Duration) -> Result<Duration, Fault> {
     if guard.remaining() < ttl / 2 {
         let _ = guard.extend(ttl).await;
@@ -104,7 +103,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Returns for how long the command may work on without further news.
+    /// Returns for how long the command may work without further news.
     fn allowed(&self) -> Duration {
         match self.on_lost {
             OnLost::Warn => FOR_EVER,
@@ -156,8 +155,8 @@ impl Work<'_> {
         }
     }
 
-    /// Returns how the command has ended; `stopping` is when it was told to end. If it was stopped, ends its children
-    /// too.
+    /// Returns how the command has ended. `stopping` is the time when `lockctl` stopped it. If the command was stopped,
+    /// ends its children too.
     async fn conclude(
         &self,
         child: &mut Child,
@@ -173,7 +172,7 @@ impl Work<'_> {
                 return Ended::Failed(Fault::new(Exit::NOT_EXECUTABLE, text));
             }
         };
-        // The warden may have stopped it first, and a command can exit with 0 on TERM.
+        // The warden may have stopped the command first, and a command can exit with 0 on TERM.
         let is_over = stopping.is_some() || self.allowed().is_zero();
         if !is_over && !child.dismiss().await {
             return Ended::Done(code(status));

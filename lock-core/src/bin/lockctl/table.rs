@@ -7,7 +7,7 @@ use lock_core::owner::{Identity, OwnerRecord};
 use lock_core::{HolderInfo, LockInfo};
 use serde_json::{Value, json as object};
 
-/// Returns a time as text, in whole seconds, or in milliseconds below one.
+/// Returns a time as text, in whole seconds, or in milliseconds if it is below one second.
 pub(crate) fn short(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -33,8 +33,8 @@ pub(crate) fn holder(holder: &HolderInfo) -> String {
     }
 }
 
-/// Returns for how long the lock is held, by the wall clocks of both machines; if the store does not keep that, how long
-/// ago its holder asked for it. `None` if the key is only kept after its release.
+/// Returns for how long the lock is held, by the wall clocks of both machines. If the store does not keep the time of
+/// the grant, returns the time since the holder's request. Returns `None` if the key is only kept after its release.
 pub(crate) fn age(holder: &HolderInfo) -> Option<Duration> {
     if holder.kept {
         return None;
@@ -49,12 +49,12 @@ pub(crate) fn held_for(holder: &HolderInfo) -> Option<String> {
     Some(format!("{asked}{}", short(age(holder)?)))
 }
 
-/// Returns whether the record is one of this process.
+/// Returns whether the record belongs to this process.
 pub(crate) fn is_own(record: &OwnerRecord) -> bool {
     is_of_this_host(record) && record.identity().pid() == std::process::id()
 }
 
-/// Returns whether the record is one of this host, where a process id names one process.
+/// Returns whether the record belongs to this host. On one host, a process id names one process.
 pub(crate) fn is_of_this_host(record: &OwnerRecord) -> bool {
     record.identity().host() == Identity::of_this_process("").host()
 }

@@ -7,15 +7,16 @@ use rustix::process::{
     Pid, Signal, kill_process, kill_process_group, test_kill_process, test_kill_process_group,
 };
 
-/// The variable that marks a command and its children: the marks of all `lockctl run` around them, the innermost last.
+/// The variable that marks a command and its children. Its value has the marks of all `lockctl run` around them, the
+/// innermost last.
 pub(crate) const MARK: &str = "LOCKCTL_RUN";
 
-/// A command and its children, also those that have left its process group. A child that has left the group and has
-/// cleared its environment is not found.
+/// A command and its children. Children that have left its process group are found by their environment. A child that
+/// has left the group and has cleared its environment is not found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) process: Pid,
-    /// Whether the command has a process group of its own. With a terminal it has none: it stays in the foreground, reads
+    /// Whether the command has its own process group. With a terminal it has none: it stays in the foreground, reads
     /// the terminal, and gets Ctrl-C from it.
     pub(crate) group: bool,
     /// This command's part of [`MARK`].
@@ -28,7 +29,7 @@ pub(crate) struct Target {
 struct Member {
     process: Pid,
     in_group: bool,
-    /// It was started by a nested `lockctl run`, which forwards signals to it.
+    /// Whether a nested `lockctl run` has started the process, and forwards signals to it.
     nested: bool,
 }
 
@@ -38,10 +39,10 @@ impl Target {
         if outer.is_empty() { format!("{mark:x}") } else { format!("{outer}:{mark:x}") }
     }
 
-    /// Sends signals to the command and to its children, and returns whether there are any. A nested `lockctl` forwards
-    /// the signals to its own command; only KILL, which cannot be forwarded, is sent there too.
+    /// Sends signals to the command and to its children, and returns whether there are such processes. A nested
+    /// `lockctl` forwards signals to its own command. KILL cannot be forwarded, so it is sent to that command too.
     pub(crate) fn send(self, signals: &[Signal]) -> bool {
-        // The group comes first: on a busy machine it takes long to look at all processes.
+        // The group comes first, because on a busy machine a check of all processes takes long.
         let at_once = self.leads_its_group();
         if at_once {
             self.signal_group(signals);
@@ -59,21 +60,21 @@ impl Target {
         !members.is_empty()
     }
 
-    /// Returns whether the command has not ended, and has a process group of its own.
+    /// Returns whether the command still runs and has its own process group.
     fn leads_its_group(self) -> bool {
         let own = (self.process.as_raw_pid(), self.session);
         self.group && group_and_session(self.process) == Some(own)
     }
 
-    /// Sends signals to the process group. The kernel does that at once: no process escapes by a fork meanwhile.
+    /// Sends signals to the process group. The kernel does this in one step, so no process escapes by a fork.
     fn signal_group(self, signals: &[Signal]) {
         for &signal in signals {
             let _ = kill_process_group(self.process, signal);
         }
     }
 
-    /// Sends a signal to the process group of the command. If it has none, sends the signal to the command and to its
-    /// children.
+    /// Sends a signal to the process group of the command. If the command has no group, sends the signal to the command
+    /// and to its children.
     pub(crate) fn forward(self, signal: Signal) {
         if self.group {
             let _ = kill_process_group(self.process, signal);
@@ -82,12 +83,12 @@ impl Target {
         }
     }
 
-    /// Returns whether a process of the command is left. A zombie does not count.
+    /// Returns whether a process of the command still runs. A zombie does not count.
     pub(crate) fn is_alive(self) -> bool {
         self.send(&[])
     }
 
-    /// As [`send`](Self::send), where there is no `/proc`.
+    /// Sends signals like [`send`](Self::send), on systems without `/proc`.
     fn send_blindly(self, signals: &[Signal]) -> bool {
         for &signal in signals {
             let _ = match self.group {
@@ -101,8 +102,8 @@ impl Target {
         tested != Err(Errno::SRCH)
     }
 
-    /// Returns the processes of the command: those with the mark in their environment, and those of its group; `None`
-    /// where there is no `/proc`. A process that got the id of one that has ended is not among them.
+    /// Returns the processes of the command: those with the mark in their environment, and those of its group. Returns
+    /// `None` on systems without `/proc`. A new process with the id of an ended one is not among them.
     fn members(self) -> Option<Vec<Member>> {
         let own = format!("{:x}", self.mark);
         fs::metadata("/proc/self/stat").ok()?;
@@ -127,13 +128,13 @@ impl Target {
     }
 }
 
-/// Returns the session of this process: 0 if its leader is outside of the container, and where there is no `/proc`.
+/// Returns the session of this process. Returns 0 if its leader is outside of the container, or if there is no `/proc`.
 pub(crate) fn own_session() -> i32 {
-    // `rustix` cannot return the 0 that `getsid` gives for such a leader.
+    // `getsid` returns 0 for such a leader, which `rustix` cannot represent.
     group_and_session(rustix::process::getpid()).map_or(0, |(_, session)| session)
 }
 
-/// Returns the process group of this process: 0 if its leader is outside of the container.
+/// Returns the process group of this process, or 0 if its leader is outside of the container.
 pub(crate) fn own_group() -> i32 {
     match group_and_session(rustix::process::getpid()) {
         Some((group, _)) => group,
@@ -179,11 +180,11 @@ mod tests {
 
     #[test]
     fn a_process_that_got_the_id_of_one_that_has_ended_is_let_alone() {
-        // Another session and another mark.
+        // This process has another session and another mark.
         let mut other =
             std::process::Command::new("setsid").args(["sleep", "600"]).spawn().expect("it starts");
         let process = Pid::from_child(&other);
-        // `setsid` has a session of its own when it has become `sleep`.
+        // `setsid` has its own session when it has become `sleep`.
         while fs::read_to_string(format!("/proc/{process}/comm")).expect("it runs") != "sleep\n" {
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! The locks that are held, again and again.
+//! Shows the locks that are held, again and again.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::out;
 use crate::signals::Signals;
 use crate::table;
 
-/// Shows the locks again and again, on a terminal in one picture that changes.
+/// Shows the locks again and again. On a terminal, this is one picture that changes.
 pub(crate) async fn top(store: &Store, every: Duration, json: bool) -> Result<Exit, Fault> {
     let mut signals = Signals::ending()?;
     let locks = signals.unless_ended(store.connect()).await?;
@@ -81,7 +81,7 @@ impl Screen {
         out::print(format_args!("\x1b[H\x1b[2J{}", lines.join("\r\n")));
     }
 
-    /// Stops this process, as Ctrl-Z asks. The shell has its own screen meanwhile.
+    /// Stops this process after Ctrl-Z. Meanwhile the shell has its own screen.
     fn stop() {
         Self::leave();
         let _ = kill_process(getpid(), Signal::STOP);

@@ -1,4 +1,4 @@
-//! The warden of a command, as `lockctl` sees it.
+//! The warden of a command, on the side of `lockctl`.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::exit::Fault;
 use crate::target::{MARK, Target};
 use crate::watch::{DONE, since_boot};
 
-/// How long a warden may take to read a line. A stopped one never reads it.
+/// The longest time that a warden takes to read a line. A stopped warden never reads it.
 const READS: Duration = Duration::from_millis(50);
-/// How long a warden may take to end.
+/// The longest time that a warden takes to end.
 const ENDS: Duration = Duration::from_secs(1);
 
 /// A process that ends the command if `lockctl` is killed or stopped.
@@ -23,7 +23,7 @@ pub(crate) struct Warden {
     process: Process,
     target: Target,
     grace: Duration,
-    /// Whether it has ended the command.
+    /// Whether the warden has ended the command.
     acted: bool,
 }
 
@@ -47,12 +47,12 @@ impl Warden {
         Ok(Self { process, target, grace, acted: false })
     }
 
-    /// Tells the warden for how long the command may work on without further news. Replaces a warden that does not read.
+    /// Sends the warden the time for which the command may work without news. Replaces a warden that does not read.
     pub(crate) async fn allow(&mut self, allowed: Duration) -> Result<(), Fault> {
         if self.acted || self.tell(&format!("{}\n", until(allowed))).await {
             return Ok(());
         }
-        // A stopped warden would end the command as soon as it continues.
+        // Kill the old warden: a stopped warden would end the command as soon as the warden continues.
         let _ = self.process.start_kill();
         if self.has_acted().await {
             return Ok(());
@@ -61,7 +61,7 @@ impl Warden {
         Ok(())
     }
 
-    /// Tells the warden that there is nothing left to end. Returns whether it has ended the command before.
+    /// Ends the warden, because the command has ended. Returns whether the warden has ended the command.
     pub(crate) async fn dismiss(&mut self) -> bool {
         self.tell(DONE).await;
         drop(self.process.stdin.take());
@@ -77,8 +77,8 @@ impl Warden {
         }
     }
 
-    /// Returns whether the warden has ended the command. It writes a line before it does so, and otherwise exits
-    /// without one.
+    /// Returns whether the warden has ended the command. The warden writes a line before it ends a command; otherwise
+    /// it exits without a line.
     async fn has_acted(&mut self) -> bool {
         if let Some(output) = &mut self.process.stdout {
             self.acted |= matches!(timeout(ENDS, output.read(&mut [0; 1])).await, Ok(Ok(1)));
@@ -87,7 +87,7 @@ impl Warden {
     }
 }
 
-/// Returns the end of `allowed` as the warden reads it: in milliseconds since the start of the machine.
+/// Returns the end of `allowed` in the form that the warden reads: milliseconds since the start of the machine.
 fn until(allowed: Duration) -> u128 {
     (since_boot() + allowed).as_millis()
 }

@@ -11,20 +11,20 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::exit::Exit;
 use crate::target::Target;
 
-/// What the warden reads when there is nothing left to end.
+/// The line that the warden reads when the command has ended.
 pub(crate) const DONE: &str = "done\n";
 
 const LOOK: Duration = Duration::from_millis(20);
-/// A warden that wakes this late was stopped itself.
+/// If a warden wakes up later than this, it was stopped itself.
 const LATE: Duration = Duration::from_millis(100);
 /// How long such a warden waits for lines that were written while it was stopped.
 const READS: Duration = Duration::from_millis(50);
-/// For how long KILL is repeated, for processes that are started meanwhile.
+/// The time for which KILL is repeated, because new processes may start meanwhile.
 const KILLS: Duration = Duration::from_secs(1);
 
-/// Reads lines: until when the command may work, in milliseconds [since the start](since_boot) of the machine. At that time,
-/// or if the input ends without [`DONE`], ends the command: by TERM, and after `grace` by KILL. Writes a line before that.
-/// If `lockctl` is killed, the kernel kills the command as well, but not its children.
+/// Reads lines, each with the time until which the command may work, in milliseconds [since the start](since_boot) of
+/// the machine. At that time, or if the input ends without [`DONE`], writes a line and ends the command: by TERM, and
+/// after `grace` by KILL. If `lockctl` is killed, the kernel kills the command as well, but not its children.
 pub(crate) fn watch(target: Target, grace: Duration, until: Duration) -> Exit {
     // A program that looks for `lockctl` by its name, such as `pkill`, must not find the warden.
     #[cfg(target_os = "linux")]
@@ -49,7 +49,7 @@ pub(crate) fn watch(target: Target, grace: Duration, until: Duration) -> Exit {
     Exit::LOST
 }
 
-/// Waits until the command's time is over; each line sets it anew. Returns `false` after [`DONE`].
+/// Waits until the command's time is over. Each line sets this time again. Returns `false` after [`DONE`].
 fn is_over(news: &Receiver<String>, mut until: Duration) -> bool {
     loop {
         let mut read = news.recv_timeout(until.saturating_sub(since_boot()));

@@ -38,7 +38,7 @@ async fn polled<T>(mut future: BoxFuture<'_, T>, polls: usize) -> bool {
     .await
 }
 
-/// A try that is dropped at any poll takes nothing that a release by its owner does not free.
+/// A try may be dropped at any poll: a release by its owner then frees all that the try has acquired.
 async fn a_try(subject: Subject) {
     for polls in 0..POLLS {
         let key = subject.key(&polls.to_string());
@@ -84,7 +84,7 @@ async fn a_renewal(subject: Subject) {
     }
 }
 
-/// A dropped call that enqueues leaves no queue entry once its owner is released.
+/// A dropped call that enqueues leaves no queue entry after its owner is released.
 async fn a_place_in_a_queue(subject: Subject) {
     for polls in 0..POLLS {
         let key = subject.key(&polls.to_string());
@@ -108,7 +108,7 @@ async fn a_place_in_a_queue(subject: Subject) {
     }
 }
 
-/// A dropped wait takes nothing, and the next waiter is still notified.
+/// A dropped wait acquires nothing, and the next waiter is still notified.
 async fn a_wait(subject: Subject) {
     let key = subject.key("k");
     let [holder, dropped, waiting] = [(); 3].map(|()| subject.mutex(&key));
@@ -125,7 +125,7 @@ async fn a_wait(subject: Subject) {
         }
     };
     let release = async {
-        // Releases after the other claim has begun to wait.
+        // The release comes after the other claim has begun to wait.
         tokio::time::sleep(subject.short() / 4).await;
         subject.release(&holder).await;
     };

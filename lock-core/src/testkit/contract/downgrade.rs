@@ -21,7 +21,7 @@ async fn downgraded(subject: &Subject, claim: &mut Claim) {
     claim.mode = Mode::Shared;
 }
 
-/// A writer that was downgraded lets other readers in, keeps writers out, and behaves as a reader in every way.
+/// A downgraded writer admits other readers, excludes writers, and behaves as a reader in every way.
 async fn lets_readers_in(subject: Subject) {
     let key = subject.key("k");
     let mut claim = subject.exclusive(&key);
@@ -44,7 +44,7 @@ async fn lets_readers_in(subject: Subject) {
     subject.acquire(&subject.exclusive(&key)).await;
 }
 
-/// The lease starts again, with the ttl of the claim.
+/// After a downgrade, the lease starts again with the ttl of the claim.
 async fn has_the_lease_of_its_ttl(subject: Subject) {
     let (longer, shorter) = (subject.key("longer"), subject.key("shorter"));
     let mut claim = subject.brief(subject.exclusive(&longer));
@@ -78,7 +78,7 @@ async fn is_for_the_holder(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// A reader cannot become a writer by acquiring the key exclusively, whether it is the only reader or not.
+/// A reader cannot become a writer by acquiring the key exclusively, even if it is the only reader.
 async fn goes_one_way(subject: Subject) {
     let key = subject.key("k");
     let [reader, other] = [(); 2].map(|()| subject.claim(&key, Mode::Shared, Queue::Barging));

@@ -36,7 +36,7 @@ async fn the_next_gets_it(subject: Subject) {
     }
 }
 
-/// A probe acquires a free key, is refused if another owner holds it, and queues nothing.
+/// A probe acquires a free key, is refused if another owner holds the key, and does not queue.
 async fn a_probe_takes_what_is_free(subject: Subject) {
     let key = subject.key("k");
     let (holder, other, next) = (subject.mutex(&key), subject.mutex(&key), subject.mutex(&key));

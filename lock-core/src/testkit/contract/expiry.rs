@@ -33,7 +33,7 @@ async fn not_early(subject: Subject) {
     }
 }
 
-/// The shortest lease that the capability names is granted, and expires. A store that is slow compared with such a
+/// The shortest lease of the capability is granted, and expires. A store that is slow compared with such a
 /// lease may sometimes fail to answer in time, but not always.
 async fn shortest(subject: Subject) {
     const TRIES: usize = 100;
@@ -44,7 +44,7 @@ async fn shortest(subject: Subject) {
         brief.ttl = ttl;
         match subject.attempt(&brief).await {
             Err(error) if error.is_temporary() => {
-                // A grant of an unanswered attempt expires, and is released here at the latest.
+                // A grant of an unanswered attempt expires, or is released here.
                 let _ = subject.backend().release_dyn(&brief, None).await;
             }
             answer => {
@@ -58,7 +58,7 @@ async fn shortest(subject: Subject) {
     panic!("{TRIES} attempts with a lease of {ttl:?} and no answer");
 }
 
-/// The longest lease that the capability names is granted, and does not overflow.
+/// The longest lease of the capability is granted, and does not overflow.
 async fn longest(subject: Subject) {
     let key = subject.key("k");
     let (mut claim, other) = (subject.mutex(&key), subject.mutex(&key));

@@ -15,9 +15,9 @@ pub(super) fn over_readers() -> impl IntoIterator<Item = Case> {
     list![|can: &Capability| can.fencing.gives_tokens() && can.shared; grows_over_readers]
 }
 
-/// Every holder of a grant that is handed off has one token. It is larger than the token of the previous holder, and
-/// than a number that its process has assigned meanwhile, if processes assign numbers. The token of the next owner is
-/// larger than all of them.
+/// Every holder of a grant that is handed off has one token. This token is larger than that of the previous holder. If
+/// processes assign numbers, it is also larger than a number that its process has assigned meanwhile. The token of the
+/// next owner is larger than all of these.
 async fn one_a_turn(subject: Subject) {
     let (key, can) = (subject.key("k"), subject.capability());
     // A token that is the number of a change at a remote store cannot be raised, and no process assigns any.
@@ -112,7 +112,7 @@ async fn only_for_the_holder(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// Readers have growing tokens too, and the next writer has a larger one than all of them.
+/// Readers have growing tokens too, and the next writer has a larger token than all readers.
 async fn grows_over_readers(subject: Subject) {
     let key = subject.key("k");
     let mut tokens = Vec::new();

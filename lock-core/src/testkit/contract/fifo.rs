@@ -33,7 +33,7 @@ async fn line<const N: usize>(subject: &Subject, key: &Key) -> (Claim, [Claim; N
     (holder, claims)
 }
 
-/// A claim that only tries gets no queue entry, and overtakes no claim that has one.
+/// A claim that only tries gets no queue entry, and overtakes no claim with a queue entry.
 async fn a_try_takes_no_place(subject: Subject) {
     let key = subject.key("k");
     let [holder, tries, waits] = [(); 3].map(|()| fifo(&subject, &key, Mode::Exclusive));
@@ -50,7 +50,7 @@ async fn a_try_takes_no_place(subject: Subject) {
     subject.release(&tries).await;
 }
 
-/// Claims are granted in the order in which they were queued, regardless of which one asks first when the key is free.
+/// Claims are granted in the order in which they were queued, whichever claim asks first when the key is free.
 async fn order_of_arrival(subject: Subject) {
     let key = subject.key("k");
     let (mut holder, claims) = line::<4>(&subject, &key).await;
@@ -66,7 +66,7 @@ async fn order_of_arrival(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// A claim that gives up leaves the queue with its release, and the next is served without waiting for the entry to
+/// The release of a claim that gives up removes its queue entry, so the next claim is served before that entry would
 /// expire.
 async fn one_who_leaves(subject: Subject) {
     let key = subject.key("k");
@@ -77,7 +77,7 @@ async fn one_who_leaves(subject: Subject) {
     subject.release(&stays).await;
 }
 
-/// A claim that gives up just after it was granted, without knowing that, passes the key to the next.
+/// If a claim was granted without noticing it, and then gives up, its release passes the key to the next claim.
 async fn one_who_leaves_when_served(subject: Subject) {
     let key = subject.key("k");
     let (holder, [leaves, stays]) = line(&subject, &key).await;
@@ -127,7 +127,7 @@ async fn one_who_dies_with_a_short_ttl(subject: Subject) {
     subject.release(&stays).await;
 }
 
-/// A waiter that keeps sending heartbeats keeps its queue entry for longer than a dead one would.
+/// A waiter that sends heartbeats keeps its queue entry for longer than a dead waiter.
 async fn keeps_its_place(subject: Subject) {
     let lease = subject.waiter_lease();
     let key = subject.key("k");
@@ -146,7 +146,8 @@ async fn keeps_its_place(subject: Subject) {
     subject.release(&second).await;
 }
 
-/// The lease of a dead holder expires when others wait, too. The head of the queue is then served, with its full lease.
+/// The lease of a dead holder also expires while others wait. Then the head of the queue is served, with its full
+/// lease.
 async fn a_holder_that_dies(subject: Subject) {
     let key = subject.key("k");
     let gone = subject.brief(fifo(&subject, &key, Mode::Exclusive));
@@ -163,7 +164,7 @@ async fn a_holder_that_dies(subject: Subject) {
     subject.release(&second).await;
 }
 
-/// A reader that arrives after a waiting writer waits for it, although other readers hold the key.
+/// A reader that arrives after a waiting writer waits for this writer, although other readers hold the key.
 async fn a_writer_is_not_overtaken(subject: Subject) {
     let key = subject.key("k");
     let [reader, late, tries] = [(); 3].map(|()| fifo(&subject, &key, Mode::Shared));
@@ -222,7 +223,7 @@ async fn permits_in_order(subject: Subject) {
     subject.release(&d).await;
 }
 
-/// A heartbeat of an owner without a queue entry creates none.
+/// A heartbeat of an owner without a queue entry creates no entry.
 async fn without_a_place_there_is_nothing_to_keep(subject: Subject) {
     let key = subject.key("k");
     let (holder, [leaves]) = line(&subject, &key).await;

@@ -9,7 +9,7 @@ use crate::clock;
 use crate::error::LossReason;
 use crate::key::Key;
 
-/// The least difference of two grants that a case tells apart. A store may keep milliseconds.
+/// The smallest difference in time of two grants that a case distinguishes. A store may round to milliseconds.
 const APART: Duration = Duration::from_millis(50);
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
@@ -254,8 +254,8 @@ async fn the_next_is_served_when_a_grant_is_taken_away(subject: Subject) {
     assert!(subject.gets(&next).await);
 }
 
-/// A store that does not keep when a lock was granted says nothing. Only times of the store are compared: its clock may
-/// differ from ours.
+/// A holder that waited shows the time of its grant, if the store keeps this time. Only times of the store are
+/// compared, because its clock may differ from ours.
 async fn one_that_waited_holds_since_its_grant(subject: Subject) {
     let key = subject.key("k");
     let queued = || subject.claim(&key, Mode::Exclusive, Queue::Fifo);
@@ -269,7 +269,7 @@ async fn one_that_waited_holds_since_its_grant(subject: Subject) {
         info(&subject, &key).await.holders[0].held_since
     };
     let first = held_since(&second).await;
-    // Both clocks must move on: a test may have paused that of tokio.
+    // Both clocks must advance: a test may have paused tokio's clock.
     tokio::time::sleep(2 * APART).await;
     let end = clock::wall() + 2 * APART;
     while clock::wall() < end {

@@ -17,8 +17,8 @@ fn left(state: LatchState) -> Option<u32> {
     }
 }
 
-/// A latch is set once: a repetition by its owner gets the same answer, and another owner learns that it was set
-/// already.
+/// A latch is set once. A repetition by its owner gets the same answer, and another owner is informed that the latch
+/// was set already.
 async fn is_set_once(subject: Subject) {
     let key = subject.key("k");
     let (first, second, ttl) = (subject.owner(), subject.owner(), subject.long());
@@ -55,7 +55,7 @@ async fn stays_open(subject: Subject) {
     assert_eq!(left(subject.look(&key).await), Some(0));
 }
 
-/// After its lease has expired, a latch, open or not, is as if it had never been set.
+/// After its lease has expired, an open or closed latch counts as never set.
 async fn ends_with_its_lease(subject: Subject) {
     let (shut, open, ttl) = (subject.key("shut"), subject.key("open"), subject.short());
     let owner = subject.owner();
@@ -71,7 +71,7 @@ async fn ends_with_its_lease(subject: Subject) {
     }
 }
 
-/// Each step except a look extends the life of a latch.
+/// Each step that does not only read a latch extends its life.
 async fn every_step_but_looking_keeps_it(subject: Subject) {
     let [counted, waited, set, looked] = ["counted", "waited", "set", "looked"].map(|name| subject.key(name));
     let (owner, brief, ttl) = (subject.owner(), subject.short(), subject.long());
@@ -98,7 +98,7 @@ async fn never_shortens_its_lease(subject: Subject) {
     assert_eq!(left(subject.look(&key).await), Some(1));
 }
 
-/// Counting down a latch that is not set counts nothing and creates nothing.
+/// A count-down of a latch that is not set has no effect.
 async fn of_nothing_nothing_is_counted(subject: Subject) {
     let key = subject.key("k");
     let owner = subject.owner();
@@ -109,7 +109,7 @@ async fn of_nothing_nothing_is_counted(subject: Subject) {
     assert_eq!(left(subject.set_latch(&key, 1).await), Some(1));
 }
 
-/// A locked key cannot be used as a latch, and the error names both.
+/// A locked key cannot be used as a latch, and the error names both kinds.
 async fn a_lock_is_no_latch(subject: Subject) {
     let key = subject.key("k");
     let holder = subject.exclusive(&key);
@@ -123,7 +123,7 @@ async fn a_lock_is_no_latch(subject: Subject) {
     assert_eq!(left(subject.latch(&key, &set).await), Some(1));
 }
 
-/// A latch cannot be locked, and the error names both.
+/// A latch cannot be locked, and the error names both kinds.
 async fn a_latch_is_no_lock(subject: Subject) {
     let key = subject.key("k");
     subject.set_latch(&key, 1).await;

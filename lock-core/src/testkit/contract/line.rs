@@ -22,7 +22,7 @@ async fn held(subject: &Subject, key: &Key) -> Claim {
     holder
 }
 
-/// Every waiter learns how many waiters are before it, and how many others wait.
+/// Every waiter gets the number of waiters before it, and the number of all other waiters.
 async fn tells_positions(subject: Subject) {
     let key = subject.key("k");
     let holder = held(&subject, &key).await;
@@ -43,7 +43,7 @@ async fn tells_positions(subject: Subject) {
     }
 }
 
-/// The holder learns how many claims wait, with its grant and with every renewal.
+/// The holder gets the number of waiting claims with its grant and with every renewal.
 async fn tells_how_many_wait(subject: Subject) {
     let key = subject.key("k");
     let holder = held(&subject, &key).await;
@@ -61,7 +61,8 @@ async fn tells_how_many_wait(subject: Subject) {
     subject.release(&line[0]).await;
 }
 
-/// In a session, a renewal may be answered without a request to the store: it then has no number.
+/// Checks the number of waiters in a renewal. In a session, a renewal may be answered without a request to the store,
+/// and then has no number.
 async fn tells_waiters(subject: &Subject, holder: &Claim, expected: usize) {
     match subject.renew(holder, subject.long()).await {
         Renewal::Renewed { waiters: None, .. } if !leases(&subject.capability()) => {}
@@ -70,7 +71,7 @@ async fn tells_waiters(subject: &Subject, holder: &Claim, expected: usize) {
     }
 }
 
-/// A queue that has as many entries as there is room for takes no further one; existing entries stay.
+/// A full queue accepts no further entry, and its existing entries stay.
 async fn has_room_for_so_many(subject: Subject) {
     let key = subject.key("k");
     let holder = held(&subject, &key).await;
@@ -97,7 +98,7 @@ async fn has_room_for_so_many(subject: Subject) {
     subject.release(&second).await;
 }
 
-/// A queue entry is dated to a moment between the call that created or kept it and its answer.
+/// The time of a queue entry is between the call that created or kept it and the answer to that call.
 async fn places_are_dated(subject: Subject) {
     let key = subject.key("k");
     let (holder, claim) = (held(&subject, &key).await, fifo(&subject, &key));
@@ -130,7 +131,7 @@ async fn managers_pass_it_on_themselves(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// A holder that asks whether others wait learns of a waiter; an owner that lost the key learns of the new holder.
+/// A holder that asks whether others wait is informed of a waiter, and an owner that lost the key of the new holder.
 async fn one_who_waits_is_seen_by_the_holder(subject: Subject) {
     let key = subject.key("k");
     let (holder, waits) = (subject.exclusive(&key), subject.stranger(&key, Mode::Exclusive, Queue::Barging));

@@ -11,7 +11,7 @@ use crate::error::LossReason;
 use crate::owner::Owner;
 use crate::sync::Mutex;
 
-/// How often a case repeats its attempt to be notified: a notification is a hint, and one may be lost.
+/// How often a case repeats its attempt to be notified: a notification is a hint, and may be lost.
 const TRIES: usize = 5;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
@@ -30,7 +30,7 @@ pub(super) enum Event {
     Lost(Owner, LossReason),
 }
 
-/// A listener that remembers its calls.
+/// A listener that records its calls.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     events: Mutex<Vec<Event>>,
@@ -56,12 +56,12 @@ impl Heard {
         events.iter().filter(|heard| *heard == event).count()
     }
 
-    /// Returns whether `event` is reported soon. For a hint that is tried again.
+    /// Returns whether `event` is reported soon. Use this for a hint that the case tries again.
     async fn hears_soon(&self, event: &Event) -> bool {
         self.hears_within(event, Duration::from_secs(1)).await
     }
 
-    /// Returns whether `event` is reported, on a machine that may be busy.
+    /// Returns whether `event` is reported, with enough time for a busy machine.
     pub(super) async fn hears(&self, event: &Event) -> bool {
         self.hears_within(event, Duration::from_secs(20)).await
     }

@@ -1,15 +1,15 @@
 //! The contract of [`Backend`](crate::backend::Backend) as a suite of cases.
 //!
 //! [`run_all`] runs the cases that the capability of the backend requires, one after another, each on its own keys. It
-//! panics with the list of the failed cases. The store only has to answer: a shared store may hold other keys. With a
+//! panics with the list of the failed cases. The store only has to answer, and may have other keys. With a
 //! remote store real time passes, because short leases have to expire: about twenty seconds in all for a store that
 //! supports everything. For the memory store, run the suite under tokio's paused clock.
 //!
-//! The cases for a mutex apply to every lock that is one. Each of them runs in every [`Variant`] that the backend
-//! supports, and its name says which: `exclusive::excludes`, `exclusive::excludes@write`.
+//! The cases for a mutex apply to every lock with one holder at a time. Each of these cases runs in every [`Variant`]
+//! that the backend supports, and its name has the variant: `exclusive::excludes`, `exclusive::excludes@write`.
 //!
-//! A case that waits for expiry asks until it is granted, and does not sleep for a fixed time. A case that shows that a
-//! lease did *not* expire measures the time with the lease of another key that did.
+//! A case that waits for expiry asks until it is granted, and does not sleep for a fixed time. A case which shows that
+//! a lease did *not* expire measures the time with the lease of another key, which did expire.
 
 mod cancel;
 mod downgrade;
@@ -48,16 +48,16 @@ use crate::backend::{BoxFuture, Capability, LeaseScope};
 /// The time after which a case has failed.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How often a case runs at most whose failure says nothing, because the machine was slow.
+/// The largest number of runs of a case whose failures prove nothing, because the machine was slow.
 const GOES: usize = 3;
 
 /// One sentence of the contract, and its test.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Case {
-    /// The file and the function, with the variant unless it is the plain one: `exclusive::excludes@write`.
+    /// The file and the function, with the variant if it is not the plain one: `exclusive::excludes@write`.
     pub name: &'static str,
-    /// The variant of a mutex that it runs on.
+    /// The variant of a mutex that the case runs on.
     pub variant: Variant,
     /// Returns whether the contract requires the case of a backend with this capability.
     pub needs: fn(&Capability) -> bool,
@@ -89,7 +89,7 @@ fn leases(can: &Capability) -> bool {
     can.lease == LeaseScope::Grant
 }
 
-/// Returns every case, whatever it requires.
+/// Returns every case, whatever capability it requires.
 #[must_use]
 pub fn cases() -> Vec<Case> {
     // The names of the variants are leaked, so they are made once for the process.
@@ -145,9 +145,9 @@ fn named(mut cases: Vec<Case>) -> Vec<Case> {
 
 /// Runs the cases that apply, each on a new subject from `make`, and reports the results.
 ///
-/// Leases and places in a queue end by real time. So a case that failed while a call took longer than an eighth of the
-/// shortest of them runs again, at most three times in all: a busy machine may have broken what the case relies on.
-/// [`Report::again`] names it, because a fault that shows by chance alone could hide so.
+/// Leases and places in a queue end by real time, so a busy machine may end them before the next step of a case. If a
+/// case fails while a call took longer than an eighth of the shortest of these times, the case runs again, at most
+/// three times in all. [`Report::again`] names such a case, because a rare fault could hide in this way.
 ///
 /// # Panics
 /// Never: a case that panics is a [`Failure`] in the report.
@@ -195,10 +195,10 @@ async fn go(case: Case, subject: Subject) -> (Result<(), String>, bool) {
     (result, was_slow())
 }
 
-/// Like [`run`], for a test: panics when a case failed.
+/// Runs the cases like [`run`], for a test.
 ///
 /// # Panics
-/// With the list of failures.
+/// When a case failed, with the list of failures.
 ///
 /// # Cancel safety
 /// As [`run`].

@@ -15,7 +15,7 @@ fn permit(subject: &Subject, key: &Key, of: u32) -> Claim {
     subject.claim(key, Mode::Permit { of }, Queue::Barging)
 }
 
-/// As many owners as there are permits hold one each, and no more.
+/// Each permit can be held by one owner, and no further owner gets a permit.
 async fn so_many_and_no_more(subject: Subject) {
     let key = subject.key("k");
     let holders: Vec<_> = (0..4).map(|_| permit(&subject, &key, 4)).collect();
@@ -73,7 +73,7 @@ async fn one_owner_takes_one(subject: Subject) {
 }
 
 /// While permits are held, a request for another number of permits or another kind is invalid, and the error names
-/// both. So is a request for permits while the key is locked.
+/// both kinds. A request for permits while the key is locked is invalid too.
 async fn other_kinds_are_refused(subject: Subject) {
     let (key, can) = (subject.key("k"), subject.capability());
     let holder = permit(&subject, &key, 7);

@@ -14,7 +14,7 @@ pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     all.into_iter().chain(leased).chain(listed).chain(kept)
 }
 
-/// Whether a claim can take several permits at once, in the order of arrival.
+/// Returns whether a claim can take several permits at once, in the order of arrival.
 fn many(can: &Capability) -> bool {
     can.permits && can.several_permits && can.waiting.in_order()
 }
@@ -23,8 +23,8 @@ fn several(subject: &Subject, key: &Key, permits: u32, of: u32) -> Claim {
     Claim { permits, ..subject.claim(key, Mode::Permit { of }, Queue::Fifo) }
 }
 
-/// Several permits come all at once or not at all, and one release frees them all. The remaining permits go to the
-/// claims that they suffice for.
+/// Several permits are granted all at once or not at all, and one release frees them all. The remaining permits go to
+/// claims that need no more than these.
 async fn all_or_none(subject: Subject) {
     let key = subject.key("k");
     let [three, another, two, one] =
@@ -53,7 +53,7 @@ async fn all_or_none(subject: Subject) {
     assert_eq!(subject.release(&whole).await, Released::Expired);
 }
 
-/// A claim for several permits is not overtaken by one for which there is enough.
+/// A claim for several permits is not overtaken by a smaller claim for which there are enough permits.
 async fn are_not_overtaken(subject: Subject) {
     let key = subject.key("k");
     let [holder, other, large, small] = [1, 1, 3, 1].map(|permits| several(&subject, &key, permits, 3));
@@ -112,7 +112,7 @@ async fn end_together(subject: Subject) {
     subject.granted_within(&next, gone.ttl).await;
     subject.not_renewed(&gone).await;
     subject.refused(&several(&subject, &key, 1, 3)).await;
-    // All of them are renewed: a lease that was extended as a whole outlasts the one that was not.
+    // A renewal extends all permits of a grant: such a lease outlasts one that was not renewed.
     let probe = subject.brief(several(&subject, &subject.key("probe"), 1, 1));
     subject.acquire(&probe).await;
     subject.release(&stays).await;
@@ -128,7 +128,7 @@ async fn end_together(subject: Subject) {
     subject.acquire(&several(&subject, &key, 3, 3)).await;
 }
 
-/// A grant of several permits is one holder, and its permits are counted. Taking it away frees all of them.
+/// A grant of several permits is one holder, and its permits are counted. A forced release frees all of them.
 async fn are_counted_and_taken_away_together(subject: Subject) {
     let key = subject.key("k");
     subject.acquire(&several(&subject, &key, 3, 5)).await;

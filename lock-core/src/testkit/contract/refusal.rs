@@ -1,4 +1,4 @@
-//! A backend refuses what it cannot do.
+//! A backend refuses requests beyond its capability.
 
 use super::{Case, Subject, list};
 use crate::backend::{Ask, Capability, Claim, LatchStep, Mode, Queue, Renewal};
@@ -24,7 +24,7 @@ async fn the_capability_is_sound(subject: Subject) {
     assert!(subject.short() * 4 <= subject.long(), "{first:?}");
 }
 
-/// A request beyond the capability is refused as unsupported, and nothing is taken.
+/// A request beyond the capability is refused as unsupported, and no key is locked.
 async fn more_than_it_can(subject: Subject) {
     let (can, key) = (subject.capability(), subject.key("k"));
     let beyond = [
@@ -49,14 +49,14 @@ async fn more_than_it_can(subject: Subject) {
     }
 }
 
-/// A backend whose queue entries need no heartbeat answers one with an error that says so.
+/// A backend whose queue entries need no heartbeat answers a heartbeat with an error that says so.
 async fn a_sign_of_life_that_it_does_not_need(subject: Subject) {
     let claim = subject.exclusive(&subject.key("k"));
     let error = subject.backend().heartbeat_dyn(&claim).await.expect_err("it needs none");
     assert_eq!(error.kind(), LockErrorKind::Unsupported, "{error}");
 }
 
-/// A backend without shared locks does not downgrade an exclusive lock to one.
+/// A backend without shared locks does not downgrade an exclusive lock to a shared one.
 async fn a_downgrade_that_it_cannot_do(subject: Subject) {
     let claim = subject.exclusive(&subject.key("k"));
     subject.acquire(&claim).await;

@@ -17,14 +17,14 @@ pub(super) fn telling() -> impl IntoIterator<Item = Case> {
     list![|can: &Capability| can.waiting.watches(); a_waiter_is_told]
 }
 
-/// The release by a holder answers that it released.
+/// The release by a holder is answered with *released*.
 async fn says_released(subject: Subject) {
     let claim = subject.mutex(&subject.key("k"));
     subject.acquire(&claim).await;
     assert_eq!(subject.release(&claim).await, Released::Released);
 }
 
-/// A repeated release touches nothing, least of all the next holder.
+/// A repeated release changes nothing, and does not affect the next holder.
 async fn twice(subject: Subject) {
     let key = subject.key("k");
     let (first, second) = (subject.mutex(&key), subject.mutex(&key));
@@ -60,7 +60,7 @@ async fn of_one_who_ran_out(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// A release after the lease expired, with no holder since, answers that.
+/// If the lease expired and the key had no holder since, a release is answered with *expired*.
 async fn after_expiry(subject: Subject) {
     let claim = subject.brief(subject.mutex(&subject.key("k")));
     subject.acquire(&claim).await;
@@ -68,7 +68,7 @@ async fn after_expiry(subject: Subject) {
     assert_eq!(subject.release(&claim).await, Released::Expired);
 }
 
-/// A key that is released with `keep_for` stays locked for that long, and cannot be renewed.
+/// A key that is released with `keep_for` stays locked for that time, and cannot be renewed.
 async fn keeps(subject: Subject) {
     let key = subject.key("k");
     let (claim, next) = (subject.mutex(&key), subject.mutex(&key));
@@ -85,7 +85,7 @@ async fn keeps(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// A refusal says whether the key is only kept after a release, and by whom.
+/// A refusal says whether the key is only kept after a release, and names the owner that keeps it.
 async fn says_kept(subject: Subject) {
     let key = subject.key("k");
     let (claim, next) = (subject.mutex(&key), subject.mutex(&key));
@@ -104,7 +104,7 @@ async fn a_waiter_is_told(subject: Subject) {
     subject.acquire(&holder).await;
     subject.refused(&waiting).await;
     let told = async {
-        // A hint may come too early: the waiter then waits for the next.
+        // A hint may come too early: the waiter then waits for the next hint.
         while !subject.gets(&waiting).await {
             subject.backend().changed_dyn(&waiting).await;
             // Without this pause, an endless stream of hints would not let time pass.

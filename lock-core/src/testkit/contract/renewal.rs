@@ -43,7 +43,7 @@ async fn not_after_release(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// A renewal after expiry is refused, and creates no grant, whether another owner came or not.
+/// A renewal after expiry is refused, and creates no grant, even if there is no other owner.
 async fn not_after_expiry(subject: Subject) {
     let key = subject.key("k");
     let (stale, next) = (subject.brief(subject.mutex(&key)), subject.mutex(&key));
@@ -103,7 +103,7 @@ async fn an_empty_batch(subject: Subject) {
     assert!(subject.backend().renew_dyn(&[]).await.is_empty());
 }
 
-/// A grant keeps the lease that its renewal answered, to the end.
+/// A grant lasts until the end of the lease that its renewal returned.
 async fn promises_what_is_kept(subject: Subject) {
     let key = subject.key("k");
     let claim = subject.brief(subject.mutex(&key));

@@ -13,24 +13,24 @@ use super::cases;
 pub struct Report {
     /// The cases that ran, in order.
     pub ran: Vec<&'static str>,
-    /// The cases that the capability of the backend does not call for.
+    /// The cases that the capability of the backend does not require.
     pub not_applicable: Vec<&'static str>,
-    /// The cases that ran again, because they had failed while calls were slow: once for each further go.
+    /// The cases that ran again, because they had failed while calls were slow, listed once for each further run.
     pub again: Vec<&'static str>,
     /// The cases that failed, a part of [`ran`](Self::ran).
     pub failures: Vec<Failure>,
 }
 
 impl Report {
-    /// Checks that every case of the suite passed, except exactly the cases that do not apply to the backend. It
-    /// catches a case that stops applying unnoticed.
+    /// Checks that every case of the suite passed, and that exactly the cases in `not_applicable` did not apply. So a
+    /// case cannot stop to apply unnoticed.
     ///
     /// Each entry of `not_applicable` is the name of a case (`release::a_waiter_is_told`), a topic for all of its cases
     /// (`fifo::`), or a variant for all of its cases (`@write`).
     ///
     /// # Panics
-    /// When a case failed, when a case that is not in the list did not apply, when a case in the list did, and when an
-    /// entry matches no case.
+    /// When a case failed, when a case that is not in the list did not apply, when a case in the list did apply, and
+    /// when an entry matches no case.
     #[track_caller]
     pub fn assert_complete(&self, not_applicable: &[&str]) {
         assert!(self.failures.is_empty(), "{self}");

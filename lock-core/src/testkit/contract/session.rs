@@ -72,7 +72,7 @@ fn keys<const N: usize>(subject: &Subject) -> [Key; N] {
     std::array::from_fn(|number| subject.key(&number.to_string()))
 }
 
-/// The end of a session frees everything that it holds, and nothing else.
+/// The end of a session frees all keys of its grants, and no other keys.
 async fn its_end_frees_what_it_holds(subject: Subject) {
     let [first, second, other] = keys(&subject);
     let (ends, stays) = (Manager::attach(&subject), Manager::attach(&subject));
@@ -90,7 +90,7 @@ async fn its_end_frees_what_it_holds(subject: Subject) {
     subject.release(&kept).await;
 }
 
-/// While the session lives, a grant stays, however short the ttl of its claim is, and whether it is renewed or not.
+/// While the session lives, a grant stays, even if the ttl of its claim is short or it is not renewed.
 async fn nothing_ends_before_it(subject: Subject) {
     let [key] = keys(&subject);
     let claim = subject.brief(subject.exclusive(&key));
@@ -102,7 +102,7 @@ async fn nothing_ends_before_it(subject: Subject) {
     assert_eq!(subject.release(&claim).await, Released::Released);
 }
 
-/// The process is notified of the end of its session, once for each grant in it; grants that it has released are not
+/// The process is notified of the end of its session, once for each grant in the session. Released grants are not
 /// included.
 async fn its_end_is_told_to_its_holders(subject: Subject) {
     let [first, second, free] = keys(&subject);
@@ -119,7 +119,7 @@ async fn its_end_is_told_to_its_holders(subject: Subject) {
     assert_eq!(ends.heard.count(&lost(&released)), 0, "told of what it gave back");
 }
 
-/// A grant is renewed as long as its session lives, and not by a later session of its process.
+/// A grant can be renewed while its session lives. A later session of the same process cannot renew it.
 async fn is_renewed_until_its_end(subject: Subject) {
     let [first, second] = keys(&subject);
     let ends = Manager::attach(&subject);
@@ -132,7 +132,7 @@ async fn is_renewed_until_its_end(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// The release of a grant whose session has ended is answered, and touches no other grant.
+/// The release of a grant whose session has ended is answered, and changes no other grant.
 async fn a_release_after_its_end_is_answered(subject: Subject) {
     let [taken, free] = keys(&subject);
     let ends = Manager::attach(&subject);
@@ -204,7 +204,7 @@ async fn its_end_wakes_those_who_wait_for_it(subject: Subject) {
     ends.acquired(&key).await;
     let waiting = subject.exclusive(&key);
     let told = async {
-        // A hint may come too early: the waiter then waits for the next.
+        // A hint may come too early: the waiter then waits for the next hint.
         while !matches!(subject.attempt(&waiting).await, Ok(Attempt::Granted(_))) {
             subject.backend().changed_dyn(&waiting).await;
             // Without this pause, an endless stream of hints would not let time pass.

@@ -22,7 +22,7 @@ fn keys<const N: usize>(subject: &Subject) -> [Key; N] {
     std::array::from_fn(|number| subject.key(&number.to_string()))
 }
 
-/// When one of three keys is held, none of them is taken.
+/// When one of three keys is held, none of the three is acquired.
 async fn all_or_none(subject: Subject) {
     let keys = keys::<3>(&subject);
     for held in &keys {
@@ -43,7 +43,7 @@ async fn all_or_none(subject: Subject) {
     }
 }
 
-/// Every key is held, for claims of one key as well as of several, and one release frees them all.
+/// Every key is held: claims of one key and of several keys are refused. One release frees them all.
 async fn excludes_on_every_key(subject: Subject) {
     let keys = keys::<3>(&subject);
     let all = subject.all(&keys);
@@ -60,7 +60,7 @@ async fn excludes_on_every_key(subject: Subject) {
     }
 }
 
-/// A refusal names the key that is held, whatever its position.
+/// A refusal names the key that is held, at any position in the request.
 async fn names_the_key_that_is_held(subject: Subject) {
     let keys = keys::<3>(&subject);
     for held in &keys {
@@ -137,7 +137,7 @@ async fn runs_out_whole(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// Claims on sets of keys that overlap in every order are all served: no two of them wait for each other.
+/// Claims on overlapping sets of keys, in every order, are all served: no two claims wait for each other.
 async fn sets_that_overlap_are_all_served(subject: Subject) {
     let keys = keys::<3>(&subject);
     let sets = [[0, 1], [1, 2], [2, 0], [1, 0], [0, 2], [2, 1]];
@@ -157,7 +157,7 @@ async fn sets_that_overlap_are_all_served(subject: Subject) {
     }
 }
 
-/// An owner that acquired every key on its own has them all; one release frees them.
+/// If an owner has acquired its keys one by one, a claim of all of them makes one grant, and one release frees them.
 async fn turns_single_grants_into_one(subject: Subject) {
     let keys = keys::<2>(&subject);
     let all = subject.all(&keys);

@@ -14,7 +14,7 @@ fn reader(subject: &Subject, key: &Key) -> Claim {
     subject.claim(key, Mode::Shared, Queue::Barging)
 }
 
-/// Any number of readers hold a key together, and the release by the last one lets a writer in.
+/// Any number of readers hold a key together. After the release by the last reader, a writer gets the key.
 async fn readers_together(subject: Subject) {
     let key = subject.key("k");
     let readers: Vec<_> = (0..10).map(|_| reader(&subject, &key)).collect();
@@ -30,7 +30,7 @@ async fn readers_together(subject: Subject) {
     subject.release(&writer).await;
 }
 
-/// A reader keeps writers out, also after a renewal.
+/// A reader excludes writers, also after a renewal.
 async fn a_reader_keeps_writers_out(subject: Subject) {
     let key = subject.key("k");
     let reader = subject.brief(reader(&subject, &key));
@@ -41,7 +41,7 @@ async fn a_reader_keeps_writers_out(subject: Subject) {
     subject.release(&reader).await;
 }
 
-/// A writer keeps readers and writers out.
+/// A writer excludes readers and writers.
 async fn a_writer_keeps_readers_out(subject: Subject) {
     let key = subject.key("k");
     let writer = subject.exclusive(&key);

@@ -1,4 +1,4 @@
-//! A backend under test, and the steps that cases consist of.
+//! A backend under test, and the steps of the cases.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,7 @@ pub struct Subject {
     short: Duration,
     /// Ends the session of a process at the store.
     ends_session: Option<EndsSession>,
-    /// The listeners of the claims' processes, if the store requires that processes are attached.
+    /// The listeners of the processes of the claims, if the store requires that processes are attached.
     attached: Vec<Arc<dyn Listener>>,
     /// The longest call of the case, in microseconds.
     slowest: Arc<AtomicU64>,
@@ -75,7 +75,7 @@ impl Subject {
         Self::from_dyn(Arc::new(backend))
     }
 
-    /// Like [`new`](Self::new), from a pointer.
+    /// Returns a subject for a backend behind a pointer, like [`new`](Self::new).
     ///
     /// # Panics
     /// When the operating system returns no random bytes.
@@ -105,8 +105,8 @@ impl Subject {
         self
     }
 
-    /// Sets the function that ends the session of a process at the store, before its client knows, as an expiry would.
-    /// The cases of a store whose grants live in sessions ([`LeaseScope::Session`]) need it.
+    /// Sets the function that ends the session of a process at the store, before the client notices, as an expiry
+    /// would. A store whose grants live in sessions ([`LeaseScope::Session`]) needs this for its cases.
     #[must_use]
     pub fn with_session_end(
         mut self,
@@ -130,8 +130,8 @@ impl Subject {
         self
     }
 
-    /// Returns a question for after the case: whether a call took so long that the leases and places of the case may
-    /// have ended before its next step. A case has up to eight calls between two signs of life.
+    /// Returns a function to call after the case. It returns whether a call took so long that the leases and places of
+    /// the case may have ended before its next step. A case has up to eight calls between two signs of life.
     pub(super) fn was_slow(&self) -> impl FnOnce() -> bool + use<> {
         let leases = [Some(self.short()), self.capability().waiting.waiter_lease()];
         let shortest = leases.into_iter().flatten().min().unwrap_or_default();
@@ -139,7 +139,7 @@ impl Subject {
         move || Duration::from_micros(slowest.load(Ordering::Relaxed)) > shortest / 8
     }
 
-    /// Makes a call, and notes how long it took.
+    /// Makes a call, and records its duration.
     async fn timed<T>(&self, call: impl Future<Output = T>) -> T {
         let before = self.now();
         let answer = call.await;
@@ -230,7 +230,7 @@ impl Subject {
         self.timed(self.backend.acquire_dyn(claim, Ask::Try)).await
     }
 
-    /// Tries until there is an answer. With a short lease, a store on a busy machine may be too late with the first one.
+    /// Tries until there is an answer. With a short lease, the first answer may be too late on a busy machine.
     async fn answer(&self, claim: &Claim) -> Attempt {
         let end = self.now().plus(LATE);
         loop {
@@ -274,7 +274,7 @@ impl Subject {
         }
     }
 
-    /// Asks until the claim is granted. Fails after `at_most` and the time by which a store may be late.
+    /// Repeats the claim until it is granted. Fails after `at_most` and the time by which a store may be late.
     #[track_caller]
     pub(super) fn granted_within(
         &self,
@@ -294,7 +294,7 @@ impl Subject {
         }
     }
 
-    /// Asks to be queued.
+    /// Requests a queue entry.
     #[track_caller]
     pub(super) fn enqueue(&self, claim: &Claim) -> impl Future<Output = Held> + Send {
         self.enqueue_with_room(claim, None)
@@ -316,7 +316,7 @@ impl Subject {
         }
     }
 
-    /// Enters the queue.
+    /// Requests a queue entry, and checks that the claim has one.
     #[track_caller]
     pub(super) fn enqueued(&self, claim: &Claim) -> impl Future<Output = Held> + Send {
         let caller = std::panic::Location::caller();
@@ -328,12 +328,12 @@ impl Subject {
         }
     }
 
-    /// Asks for the state of a queued claim, in the way that the store requires.
+    /// Returns the state of a queued claim, with the request that the store requires.
     async fn asks_after(&self, claim: &Claim) -> std::result::Result<Grant, Held> {
         if self.capability().waiting.by_heartbeats() {
             let end = self.now().plus(LATE);
             let mut answer = self.timed(self.backend.heartbeat_dyn(claim)).await;
-            // Its limit is half of a waiter's lease, so that a second one comes in time, as here.
+            // The limit of a heartbeat is half of a waiter's lease, so that a second heartbeat is in time, as here.
             while answer.as_ref().is_err_and(crate::LockError::is_temporary) && !end.is_past(self.now()) {
                 answer = self.timed(self.backend.heartbeat_dyn(claim)).await;
             }
@@ -370,7 +370,7 @@ impl Subject {
         self.served_before(claim, &[], at_most)
     }
 
-    /// As [`served`](Self::served), and keeps claims `behind` it alive too.
+    /// Waits like [`served`](Self::served), and also keeps the claims `behind` it in the queue alive.
     #[track_caller]
     pub(super) fn served_before(
         &self,
@@ -424,7 +424,7 @@ impl Subject {
             loop {
                 match self.renew(claim, ttl).await {
                     Renewal::Renewed { .. } => return,
-                    // As for a try: the answer was late.
+                    // The answer was late, as may happen to a try.
                     Renewal::Unknown(error) if error.is_temporary() && !end.is_past(self.now()) => {
                         tokio::time::sleep(AGAIN).await;
                     }
@@ -455,7 +455,7 @@ impl Subject {
         }
     }
 
-    /// Awaits `future` for the time by which a store may be late. Returns whether it completed.
+    /// Awaits `future` for the time by which a store may be late. Returns whether the future completed.
     pub(super) async fn in_time(&self, future: impl Future<Output = ()>) -> bool {
         tokio::time::timeout(LATE, future).await.is_ok()
     }

@@ -18,7 +18,7 @@ pub enum Variant {
 impl Variant {
     pub(super) const ALL: [Self; 3] = [Self::Plain, Self::Write, Self::Semaphore];
 
-    /// Returns the mode and the queue of its claims.
+    /// Returns the mode and the queue of the claims in this variant.
     pub(super) fn claims(self) -> (Mode, Queue) {
         match self {
             Self::Plain => (Mode::Exclusive, Queue::Barging),

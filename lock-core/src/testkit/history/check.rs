@@ -1,4 +1,4 @@
-//! The search for contradictions in a history.
+//! Finds contradictions in a history.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -32,8 +32,8 @@ pub fn check(holds: &[Hold]) -> Result<(), Violation> {
 
 /// Finds overlaps. `by_answer` is sorted by the time at which the grants were answered.
 fn overlap(by_answer: &[&Hold]) -> Result<(), Violation> {
-    // The current holds, with the first to end on top. They have one mode, or a violation would have been returned
-    // already.
+    // The current holds, with the first to end on top. All have the same mode; otherwise a violation would have been
+    // returned already.
     let mut there: BinaryHeap<Reverse<(Duration, usize)>> = BinaryHeap::new();
     for (number, hold) in by_answer.iter().enumerate() {
         // A hold that ended before its grant was answered was never certain.

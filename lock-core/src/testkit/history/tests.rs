@@ -1,4 +1,4 @@
-//! The checker against cases, and against an oracle that compares every hold with every other.
+//! Compares the checker with cases, and with an oracle that compares every hold with every other.
 
 use proptest::prelude::*;
 
@@ -28,7 +28,7 @@ fn what_is_certain_is_found() {
     assert!(is_overlap(&[hold("k", 0, 1, 100, 1), hold("k", 2, 2, 3, 2), hold("j", 0, 1, 2, 9)]));
     assert!(is_token_order(&[hold("k", 0, 1, 2, 7), hold("k", 3, 4, 5, 6)]));
     assert!(is_token_order(&[hold("k", 0, 1, 2, 7), hold("k", 0, 4, 5, 7)]), "one token twice");
-    // Compared with the largest of all earlier tokens, not with the last one.
+    // A token is compared with the largest of all earlier tokens, not with the last one.
     assert!(is_token_order(&[hold("k", 0, 1, 2, 9), hold("k", 2, 3, 4, 3), hold("k", 5, 6, 7, 4)]));
 }
 
@@ -58,7 +58,7 @@ fn readers_are_together_and_writers_alone() {
     assert_eq!(check(&[of(Shared, 1, 9, 2), of(Shared, 2, 5, 3), of(Shared, 6, 8, 1)]), Ok(()));
     assert!(is_overlap(&[of(Shared, 1, 9, 1), of(Shared, 2, 3, 2), of(Exclusive, 5, 6, 3)]));
     assert!(is_overlap(&[of(Exclusive, 1, 9, 1), of(Shared, 5, 6, 2)]));
-    // Overlaps with the longest hold, not with the one that began last.
+    // This hold overlaps with the longest hold, not with the one that began last.
     assert!(is_overlap(&[
         of(Shared, 1, 99, 1),
         of(Shared, 2, 3, 2),
@@ -118,7 +118,7 @@ fn any_history() -> impl Strategy<Value = Vec<Hold>> {
         4 => Just(Mode::Permit { of: 3 }),
         1 => Just(Mode::Permit { of: 1 }),
     ];
-    // One mode or two, or else nearly every history would overlap at its beginning.
+    // A history has one or two modes. With more modes, nearly every history would overlap at its beginning.
     let modes = proptest::collection::vec(mode, 1..3);
     let times = (0..200u64, 0..6u64, 0..25u64, proptest::option::weighted(0.5, 0..40u64), any::<bool>());
     (modes, proptest::collection::vec(times, 1..14)).prop_map(|(modes, times)| {
@@ -126,7 +126,7 @@ fn any_history() -> impl Strategy<Value = Vec<Hold>> {
             .into_iter()
             .map(|(asked, wait, length, fence, which)| {
                 let mode = modes[usize::from(which) % modes.len()];
-                // Mostly in order, so that not every history is out of order.
+                // Tokens are mostly in order, so that not every history is out of order.
                 let fence = fence.map(|by| FencingToken::new(asked * 10 + by));
                 Hold { mode, fence, ..hold("k", asked, asked + wait, (asked + wait + length).max(2) - 2, 0) }
             })
@@ -134,7 +134,7 @@ fn any_history() -> impl Strategy<Value = Vec<Hold>> {
     })
 }
 
-/// Returns whether holds exclude each other at some instant; the beginning of one of them is such an instant.
+/// Returns whether holds that exclude each other overlap. An overlap includes the beginning of one of them.
 fn overlaps(holds: &[Hold]) -> bool {
     let definite: Vec<_> = holds.iter().filter(|hold| hold.ended > hold.acquired).collect();
     definite.iter().any(|hold| {

@@ -9,9 +9,9 @@ use super::sessions::Sessions;
 pub struct SessionControl(pub(super) Arc<Sessions>);
 
 impl SessionControl {
-    /// Ends the session of `process` as its expiry would: its grants and its queue entries are gone, its waiters are
+    /// Ends the session of `process` as its expiry would: its grants and its queue entries are removed, its waiters are
     /// woken, and its [`Listener`](crate::backend::Listener) is notified. The process begins another session with its
-    /// next claim. Has no effect for a process that is not attached.
+    /// next claim. The call has no effect for a process that is not attached.
     pub fn end(&self, process: u128) {
         self.0.end(process);
     }
@@ -28,7 +28,7 @@ impl SessionControl {
         self.0.processes()
     }
 
-    /// Starts or stops to lose every notification. While notifications are lost, no
+    /// Sets whether every notification is lost. While notifications are lost, no
     /// [`changed`](crate::backend::Backend::changed) completes, and the end of a session is not reported.
     pub fn lose_notifications(&self, lose: bool) {
         self.0.lose_notifications(lose);

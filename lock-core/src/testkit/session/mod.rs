@@ -2,8 +2,8 @@
 //!
 //! [`SessionStore`] is the memory store under [`LeaseScope::Session`](crate::backend::LeaseScope::Session): the grants
 //! and the queue entries of one manager live as long as its session, and [`SessionControl`] ends that session at once.
-//! It passes the contract suite. It tests the effect of the end of a session on a lock while no real store with
-//! sessions exists.
+//! It passes the contract suite. Tests use it for the effect of the end of a session on a lock, without a real store
+//! with sessions.
 
 mod control;
 mod sessions;

@@ -25,7 +25,7 @@ pub(super) struct Sessions {
     pub(super) timeout: Duration,
     /// Whether sessions need keep-alives.
     pub(super) keep_alive: bool,
-    /// Notified when a session has ended, and its process begins another.
+    /// Notified when a session has ended and its process begins another session.
     pub(super) over: Arc<Notify>,
     state: Mutex<State>,
 }
@@ -43,7 +43,7 @@ struct State {
 #[derive(Debug)]
 struct Session {
     listener: Weak<dyn Listener>,
-    /// Grows with every session of the process.
+    /// The number of the session, which grows with every session of the process.
     number: u64,
     /// The end of the session if no further keep-alive arrives.
     until: Option<Moment>,
@@ -54,7 +54,7 @@ struct Session {
 pub(super) struct Entry {
     claim: Claim,
     granted: bool,
-    /// Keeps the queue entry, which the memory store forgets without a watch. It is not polled again.
+    /// The watch that keeps the queue entry: the memory store drops an entry without a watch. It is not polled again.
     _watch: Option<BoxFuture<'static, ()>>,
 }
 
@@ -63,7 +63,7 @@ impl Entry {
         Self { claim, granted: true, _watch: None }
     }
 
-    /// Makes an entry for a waiting claim. Must not be called under the lock of the sessions, because the memory store
+    /// Makes an entry for a waiting claim. Do not call this under the mutex of the sessions, because the memory store
     /// may call a listener.
     pub(super) fn queued(memory: &Memory, claim: Claim) -> Self {
         let (memory, watched) = (memory.clone(), claim.clone());
@@ -129,7 +129,8 @@ impl Sessions {
         if lease.is_zero() { Err(none("its process has no session")) } else { Ok((session.number, lease)) }
     }
 
-    /// Extends the session of `process` by another timeout. Ends it and returns `false` when its listener is gone.
+    /// Extends the session of `process` by another timeout. If its listener is gone, ends the session and returns
+    /// `false`.
     pub(super) fn sign_of_life(&self, process: u128) -> bool {
         self.expire();
         let until = self.now().plus(self.timeout);
@@ -154,7 +155,7 @@ impl Sessions {
             return Some(entry);
         };
         let before = session.claims.insert((entry.claim.owner, entry.claim.key.clone()), entry);
-        // The drop of its watch may call a listener.
+        // The drop of the entry's watch may call a listener.
         drop(state);
         drop(before);
         None
@@ -206,7 +207,7 @@ impl Sessions {
         drop(state);
         let granted = claims.values().filter(|entry| entry.granted).map(|entry| entry.claim.owner);
         let granted: Vec<Owner> = granted.collect();
-        // Frees the keys before the process is notified.
+        // The keys are freed before the process is notified.
         for entry in claims.into_values() {
             self.memory.give_back(&entry.claim, None, Clock::Tokio.now());
         }

@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
-/// The lease of a grant in the memory store, in which no grant may expire.
+/// The lease of a grant in the memory store. It is so long that no grant expires there.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// The time for which the sessions of [`SessionStore::new`] are certain to live.
@@ -91,7 +91,7 @@ async fn keep_alive(sessions: Weak<Sessions>, over: Arc<Notify>, process: u128, 
     loop {
         let mut over = std::pin::pin!(over.notified());
         over.as_mut().enable();
-        // Not kept over the pause, so that the store is dropped with its last manager.
+        // The store is not kept during the pause, so that it is dropped with its last manager.
         if !sessions.upgrade().is_some_and(|sessions| sessions.sign_of_life(process)) {
             return;
         }
