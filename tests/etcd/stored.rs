@@ -41,6 +41,8 @@ async fn who_had_to_wait_holds_since_the_grant() {
     let etcd = Etcd::start();
     let (locks, other) = (manager(&etcd).await, manager(&etcd).await);
     is_held_since_its_grant(&locks, &other, Duration::from_secs(15)).await;
+    // A lock that stays on the lease of its wait.
+    is_held_since_its_grant(&locks, &other, Duration::from_secs(4)).await;
     // Who is granted the key at once needs no renewal.
     let held = try_once(&locks, "k").await.expect("free");
     let holder = other.inspect("k").await.expect("an answer").expect("it is held").holders.remove(0);

@@ -98,8 +98,8 @@ pub struct HolderInfo {
     pub record: Option<OwnerRecord>,
     /// When the holder's process was granted the lock, as time since the Unix epoch by the store's clock. On Redis this
     /// time is correct to about a second. It is read from the holder's clock on etcd and ZooKeeper, and on Redis if the
-    /// grant did not come from the queue. On etcd and ZooKeeper, a lock that had to wait has this time only after its
-    /// first renewal. On ZooKeeper, the same is true of every lock without a fencing token.
+    /// grant did not come from the queue. On etcd, a lock that had to wait has this time only after its first renewal. On
+    /// ZooKeeper, every lock has it only then, except one that had to wait and has a fencing token.
     ///
     /// It is `None` for a client of another library, and if the store does not keep this time: `redlock://`, Postgres
     /// with `mode=advisory`, and shared locks and semaphores on Redis. Then the [record](Self::record) says when the

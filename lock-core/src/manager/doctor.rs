@@ -30,7 +30,7 @@ impl LockManager {
     /// | `store.refuses` | danger | no lock can be taken now, by the answer to a [ping](Self::ping) |
     /// | `store.degraded` | warning | what a ping calls degraded |
     /// | `locks.without_expiry` | warning | a key of another program whose lock never ends |
-    /// | `locks.held_long` | note | others wait for a lock that is held for more than 10 s, and ten times as long as half of its kind: of the locks whose keys have all but the last `:` part in common, if 20 of them are held. The store must say [since when](crate::HolderInfo::held_since) |
+    /// | `locks.held_long` | note | others wait for a lock that is held for more than 10 s, and ten times as long as half of its kind: of the locks whose keys have all but the last `:` part in common, if 20 of them are held. The store must show [since when](crate::HolderInfo::held_since); a clock that differs shifts this. A leader that others wait to succeed may be named too |
     /// | `locks.unlisted` | note | the user may not list the locks |
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::backend::{Finding, LockInfo, Severity};
+use crate::backend::{Finding, HolderInfo, LockInfo, Severity};
 
 /// How many locks of a kind must be held, to tell what is usual.
 const HELD: usize = 20;
@@ -13,23 +13,24 @@ const SHORT: Duration = Duration::from_secs(10);
 /// The largest number of keys that are named.
 const NAMED: usize = 10;
 
-/// Returns a finding for each key that is held for much longer than the others of its kind, while others wait for it. A key without
-/// waiters is left out: the tasks of one process may hand it off to each other for as long as they like. `now` is the time
-/// since the Unix epoch.
+/// Returns a finding for each key that is held for much longer than the others of its kind, while others wait for it.
+/// Keys without waiters are left out, because the tasks of one process may hand a key off to each other for as long as
+/// they like. `now` is the time since the Unix epoch.
 pub(super) fn find(locks: &[LockInfo], now: Duration) -> Vec<Finding> {
-    let mut kinds: HashMap<&str, Vec<(Duration, &LockInfo)>> = HashMap::new();
+    let mut kinds: HashMap<&str, Vec<Held<'_>>> = HashMap::new();
     for lock in locks {
-        if let (Some(kind), Some(age)) = (kind(&lock.key), age(lock, now)) {
-            kinds.entry(kind).or_default().push((age, lock));
+        if let (Some(kind), Some(held)) = (kind(&lock.key), Held::new(lock, now)) {
+            kinds.entry(kind).or_default().push(held);
         }
     }
     let mut long: Vec<(Duration, Finding)> = Vec::new();
-    for (kind, mut held) in kinds.into_iter().filter(|(_, held)| held.len() >= HELD) {
-        held.sort_unstable_by_key(|(age, _)| *age);
-        let median = held[held.len() / 2].0;
-        let is_long = |age: Duration| age > SHORT && age > median * TIMES;
-        let named = held.iter().filter(|(age, lock)| is_long(*age) && lock.waiting > 0);
-        long.extend(named.map(|(age, lock)| (*age, finding(lock, *age, kind, held.len(), median))));
+    for (kind, mut all) in kinds.into_iter().filter(|(_, all)| all.len() >= HELD) {
+        all.sort_unstable_by_key(|held| held.at_most);
+        let median = all[all.len() / 2].at_most;
+        let is_long = |age: &Duration| *age > SHORT && *age > median * TIMES;
+        let waited_for = all.iter().filter(|held| held.lock.waiting > 0);
+        let named = waited_for.filter_map(|held| Some((held.age.filter(is_long)?, held.lock)));
+        long.extend(named.map(|(age, lock)| (age, finding(lock, age, kind, all.len(), median))));
     }
     long.sort_by(|(a, one), (b, other)| b.cmp(a).then_with(|| one.about.cmp(&other.about)));
     long.into_iter().take(NAMED).map(|(_, finding)| finding).collect()
@@ -40,11 +41,24 @@ fn kind(key: &str) -> Option<&str> {
     key.rsplit_once(':').map(|(kind, _)| kind)
 }
 
-/// Returns for how long a key has been held; `None` if the store does not know.
-fn age(lock: &LockInfo, now: Duration) -> Option<Duration> {
-    let since =
-        lock.holders.iter().filter(|holder| !holder.kept).filter_map(|holder| holder.held_since).min()?;
-    Some(now.saturating_sub(since))
+/// A key that is held.
+struct Held<'a> {
+    lock: &'a LockInfo,
+    /// For how long, if the store shows it.
+    age: Option<Duration>,
+    /// For how long at most: since the request of its holder, if the store does not show the time of the grant.
+    at_most: Duration,
+}
+
+impl<'a> Held<'a> {
+    /// Describes a key; `None` if it is only kept, or held by another library.
+    fn new(lock: &'a LockInfo, now: Duration) -> Option<Self> {
+        let holders = || lock.holders.iter().filter(|holder| !holder.kept);
+        let age =
+            holders().filter_map(|holder| holder.held_since).min().map(|since| now.saturating_sub(since));
+        let at_most = holders().filter_map(HolderInfo::since).min().map(|since| now.saturating_sub(since))?;
+        Some(Self { lock, age, at_most })
+    }
 }
 
 fn finding(lock: &LockInfo, age: Duration, kind: &str, held: usize, median: Duration) -> Finding {
@@ -62,7 +76,8 @@ fn finding(lock: &LockInfo, age: Duration, kind: &str, held: usize, median: Dura
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{GrantId, HolderInfo, Mode};
+    use crate::backend::{GrantId, Mode};
+    use crate::owner::{Identity, OwnerRecord};
 
     const NOW: Duration = Duration::from_secs(100_000);
 
@@ -117,5 +132,25 @@ mod tests {
             "{}",
             found[0].found
         );
+    }
+
+    /// A short lock ends before the store shows when it was granted. It still counts for what is usual.
+    #[test]
+    fn a_lock_without_the_time_of_its_grant_counts_by_its_request() {
+        let record = || Some(OwnerRecord::new(Identity::of_this_process("").into(), None));
+        let id = || "a".repeat(40).parse::<GrantId>().expect("an id");
+        let asked = |key: String| {
+            let holders = vec![HolderInfo::new(id(), record(), None, false)];
+            LockInfo::new(key, Mode::Exclusive, holders).with_waiters(1, Vec::new())
+        };
+        let now = crate::clock::wall() + Duration::from_secs(2);
+        let mut locks: Vec<_> = (0..19).map(|at| asked(format!("order:{at}"))).collect();
+        let since = now.checked_sub(Duration::from_secs(60));
+        let hangs = HolderInfo::new(id(), record(), None, false).with_held_since(since);
+        locks.push(LockInfo::new("order:hangs", Mode::Exclusive, vec![hangs]).with_waiters(1, Vec::new()));
+        let about = |now| find(&locks, now).into_iter().map(|finding| finding.about).collect::<Vec<_>>();
+        assert_eq!(about(now), ["order:hangs"]);
+        // Each of the others may have waited for most of this time.
+        assert_eq!(about(now + Duration::from_secs(600)), [""; 0]);
     }
 }

@@ -92,10 +92,12 @@ impl Site<'_> {
             }
         }
         let exists = self.session.with(|grants| grants.has_node_in(&self.directory))?;
-        let turn = self.session.turns.begin(&self.directory, exists).await;
+        // The claim has most of its deadline left after the wait.
+        let patience = self.config.deadline(self.claim.ttl) / 4;
+        let mut turn = self.session.turns.begin(&self.directory, exists, patience).await;
         self.session.with(|grants| grants.begin(&self.prefix, self.claim))?;
         self.claim.mark_sent();
-        let (created, seen) = match self.create().await {
+        let (created, seen) = match self.create(&mut turn).await {
             Ok(answers) => answers,
             Err(error) => {
                 if is_refusal(&error) {

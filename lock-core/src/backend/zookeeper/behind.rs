@@ -20,6 +20,8 @@ const SHORT: usize = 100;
 /// For each node beyond [`SHORT`], the answer that a waiter got from all nodes, which names the holder and counts the waiters, is
 /// repeated for so long. So all nodes are read about 100 times a second, however many wait.
 const FRESH: Duration = Duration::from_millis(10);
+/// The longest time for which an answer is repeated.
+const FRESH_AT_MOST: Duration = Duration::from_secs(15);
 
 impl Site<'_> {
     /// Notes what the claim has seen of the queue, where it waits at the index `at`.
@@ -37,14 +39,24 @@ impl Site<'_> {
         let sent = now();
         let is_fresh = |behind: &&Behind| ask.enqueues() && !behind.fresh_until.is_past(sent);
         let Some(behind) = entry.behind.as_ref().filter(is_fresh) else { return Ok(None) };
-        let stat = self.session.client().check_stat(&self.path(&behind.node)).await?;
-        Ok(stat.map(|_| Attempt::Held(Held { queued_at: Some(sent), ..behind.held.clone() })))
+        let (before, own) = (self.path(&behind.node), entry.node.as_deref().map(|node| self.path(node)));
+        let client = self.session.client();
+        let own = async {
+            match &own {
+                Some(own) => client.check_stat(own).await,
+                None => Ok(None),
+            }
+        };
+        let (before, own) = tokio::join!(client.check_stat(&before), own);
+        let still = before?.is_some() && own?.is_some();
+        Ok(still.then(|| Attempt::Held(Held { queued_at: Some(sent), ..behind.held.clone() })))
     }
 }
 
 /// Returns for how long an answer that was read from so many nodes is repeated.
 fn fresh(nodes: usize) -> Duration {
-    FRESH * u32::try_from(nodes.saturating_sub(SHORT)).unwrap_or(u32::MAX)
+    let longer = u32::try_from(nodes.saturating_sub(SHORT)).unwrap_or(u32::MAX);
+    FRESH.saturating_mul(longer).min(FRESH_AT_MOST)
 }
 
 #[cfg(test)]
@@ -53,7 +65,9 @@ mod tests {
 
     #[test]
     fn the_longer_a_queue_the_fewer_reads_for_each_waiter() {
-        for (nodes, seconds) in [(0, 0.0), (100, 0.0), (101, 0.01), (300, 2.0), (1_600, 15.0)] {
+        for (nodes, seconds) in
+            [(0, 0.0), (100, 0.0), (101, 0.01), (300, 2.0), (1_600, 15.0), (usize::MAX, 15.0)]
+        {
             assert_eq!(fresh(nodes), Duration::from_secs_f64(seconds), "{nodes}");
         }
     }

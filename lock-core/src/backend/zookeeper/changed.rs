@@ -49,13 +49,15 @@ impl Site<'_> {
             let path = self.path(&before);
             let Some(_watch) = self.session.watch(&path, Watch::OF_WAITERS) else { break };
             let (stat, watcher) = self.session.client().check_and_watch_stat(&path).await?;
-            if stat.is_none() {
-                return Ok(());
-            }
-            let event = watcher.changed().await;
+            let event = match stat {
+                None => EventType::NodeDeleted,
+                Some(_) => watcher.changed().await.event_type,
+            };
             // A holder writes its node for a fencing token, which changes nothing for later nodes. Any other report is only a
             // hint: a deleted node may have become a reader's node in the same place.
-            if event.event_type != EventType::NodeDataChanged {
+            if event != EventType::NodeDataChanged {
+                // The next attempt reads all nodes.
+                let _ = self.session.with(|grants| grants.waits(&self.prefix, None));
                 return Ok(());
             }
         }

@@ -10,6 +10,7 @@ use super::made::MADE_HERE;
 use super::names;
 use super::record::{read_record, record};
 use super::session::{Session, now};
+use super::turns::Turn;
 use crate::backend::Claim;
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
@@ -86,7 +87,10 @@ impl<'a> Site<'a> {
 
     /// Creates the node of the claim and then reads all nodes. This needs one round trip, because a session executes
     /// its requests in the order in which they are sent. After an inner error, the node exists.
-    pub(super) async fn create(&self) -> Result<(Created, Result<Seen, Error>), Error> {
+    pub(super) async fn create(
+        &self,
+        turn: &mut Option<Turn<'_>>,
+    ) -> Result<(Created, Result<Seen, Error>), Error> {
         let prefix = self.node_prefix();
         let path = self.path(&prefix);
         let data = record(self.claim);
@@ -95,16 +99,18 @@ impl<'a> Site<'a> {
             let sent = now();
             let creating = self.session.client().create(&path, data.as_bytes(), &options);
             let looking = self.look();
-            match tokio::join!(creating, looking) {
-                (Ok((stat, number)), looked) => {
+            // The next claim has its turn once this request is sent, so it is polled last.
+            let sends = async { Turn::sent(turn) };
+            match tokio::join!(biased; creating, looking, sends) {
+                (Ok((stat, number)), looked, ()) => {
                     self.session.prove(sent);
                     let name = format!("{prefix}{number}");
                     return Ok((Created { name, sent, number: stat.czxid }, looked));
                 }
                 // The servers delete a container some time after its last node was deleted, possibly between two
                 // requests.
-                (Err(Error::NoNode), _) => self.make_directory().await?,
-                (Err(error), _) => return Err(error),
+                (Err(Error::NoNode), ..) => self.make_directory().await?,
+                (Err(error), ..) => return Err(error),
             }
         }
         Err(Error::NoNode)

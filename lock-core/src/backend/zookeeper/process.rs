@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use zookeeper_client::SessionState;
 
 use super::config::Config;
-use super::error::Failure;
+use super::error::{Failure, is_doubtful};
 use super::grants::Grants;
 use super::session::{PROOFS, Session, now};
 use crate::backend::NodeAnswer;
@@ -102,10 +102,21 @@ impl Process {
         let (process, session) = (Arc::clone(self), Arc::clone(session));
         let (prefix, path) = (prefix.to_owned(), format!("{directory}/{node}"));
         background.spawn(async move {
-            if let Some(data) = untold
-                && session.client().set_data(&path, data.as_bytes(), None).await.is_ok()
-            {
-                let _ = session.with(|grants| grants.told(&prefix, &node));
+            if let Some(data) = untold {
+                let sent = now();
+                match session.client().set_data(&path, data.as_bytes(), None).await {
+                    Ok(_) => {
+                        session.prove(sent);
+                        let _ = session.with(|grants| grants.told(&prefix, &node));
+                    }
+                    // The next renewal writes it.
+                    Err(error) if is_doubtful(&error) => {
+                        let _ = session.with(|grants| grants.unwatched(&path));
+                        return;
+                    }
+                    // The watch reports if the node is gone. Otherwise this user may not write it.
+                    Err(_) => {}
+                }
             }
             if session.removed(&path).await {
                 process.lost(&session, &path, LossReason::Taken);

@@ -104,6 +104,11 @@ impl<'a> Several<'a> {
         }
         let written = writes.commit().await.map_err(source)?;
         self.session.prove(sent);
+        let _ = self.session.with(|grants| {
+            for (site, path) in self.sites.iter().zip(paths) {
+                grants.told(&site.prefix, path.rsplit('/').next().unwrap_or_default());
+            }
+        });
         Ok(written.into_iter().find_map(|written| match written {
             MultiWriteResult::SetData { stat } => Some(FencingToken::new(stat.mzxid.cast_unsigned())),
             _ => None,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex as Turnstile, OwnedMutexGuard};
 use tokio::time::timeout;
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, survives};
 
 /// The longest time for which a claim waits for the claims before it, whose runtime may have stopped. After this time
 /// only the order is lost.
@@ -23,8 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Turns(Mutex<HashMap<String, Weak<Turnstile<bool>>>>);
 
-/// The turn of the claim that has to find out whether the directory exists. When this value is dropped, the next claim
-/// has its turn.
+/// The turn of a claim. When this value is dropped, the next claim has its turn.
 pub(super) struct Turn<'a> {
     turns: &'a Turns,
     directory: String,
@@ -32,16 +31,20 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turns {
-    /// Waits until the claims that arrived before have requested their nodes. If the `directory` is known to exist,
-    /// waits only if other claims already wait here. Returns the turn of a claim that has to find out whether the
-    /// directory exists.
-    pub(super) async fn begin(&self, directory: &str, exists: bool) -> Option<Turn<'_>> {
+    /// Waits until the claims that arrived before have requested their nodes, for at most `patience`. If the `directory`
+    /// is known to exist, waits only if other claims already wait here. Returns `None` if the claim needs no turn.
+    pub(super) async fn begin(&self, directory: &str, exists: bool, patience: Duration) -> Option<Turn<'_>> {
         let turnstile = self.turnstile(directory, exists)?;
         // The turn is made before the wait, because this future may be dropped during the wait.
         let mut turn = Turn { turns: self, directory: directory.to_owned(), found: None };
-        turn.found = timeout(PATIENCE, turnstile.lock_owned()).await.ok();
-        let has_to_look = turn.found.as_deref() == Some(&false);
-        has_to_look.then_some(turn)
+        let waiting = Arc::clone(&turnstile).lock_owned();
+        if let Ok(found) = timeout(patience.min(PATIENCE), waiting).await {
+            turn.found = Some(found);
+            return Some(turn);
+        }
+        // Later claims do not wait for a claim that is not polled.
+        self.0.lock().retain(|_, known| !known.ptr_eq(&Arc::downgrade(&turnstile)));
+        None
     }
 
     fn turnstile(&self, directory: &str, exists: bool) -> Option<Arc<Turnstile<bool>>> {
@@ -56,6 +59,11 @@ impl Turns {
 }
 
 impl Turn<'_> {
+    /// Ends the turn of a claim that has just sent its request, if an earlier claim has found the directory.
+    pub(super) fn sent(turn: &mut Option<Self>) {
+        drop(turn.take_if(|turn| turn.found.as_deref() == Some(&true)));
+    }
+
     /// Records that the directory exists, so that the other claims request their nodes at once.
     pub(super) fn found(mut self) {
         if let Some(found) = self.found.as_deref_mut() {
@@ -67,7 +75,7 @@ impl Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         // This wakes the next claim, so it must happen before the mutex is locked.
-        self.found = None;
+        survives(|| self.found = None);
         let mut turns = self.turns.0.lock();
         if turns.get(&self.directory).is_some_and(|turnstile| turnstile.strong_count() == 0) {
             turns.remove(&self.directory);
@@ -93,8 +101,9 @@ mod tests {
             let (turns, requested, answered, exists) =
                 (Arc::clone(&turns), Arc::clone(&requested), Arc::clone(&answered), Arc::clone(&exists));
             tasks.spawn(async move {
-                let turn = turns.begin("/k", exists.load(Ordering::SeqCst)).await;
+                let mut turn = turns.begin("/k", exists.load(Ordering::SeqCst), PATIENCE).await;
                 requested.lock().push(number);
+                Turn::sent(&mut turn);
                 let Some(turn) = turn else { return };
                 answered.notified().await;
                 if answers[number] {
@@ -125,9 +134,9 @@ mod tests {
     #[tokio::test]
     async fn nobody_waits_for_a_directory_that_is_there() {
         let turns = Turns::default();
-        assert!(turns.begin("/k", true).await.is_none());
-        let first = turns.begin("/k", false).await.expect("nobody looks yet");
-        assert!(turns.begin("/j", false).await.is_some(), "another key");
+        assert!(turns.begin("/k", true, PATIENCE).await.is_none());
+        let first = turns.begin("/k", false, PATIENCE).await.expect("nobody looks yet");
+        assert!(turns.begin("/j", false, PATIENCE).await.is_some(), "another key");
         drop(first);
         assert!(turns.0.lock().is_empty());
     }
@@ -135,21 +144,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_first_that_is_not_driven_holds_nobody_up() {
         let turns = Turns::default();
-        let first = turns.begin("/k", false).await.expect("nobody looks yet");
-        assert!(turns.begin("/k", false).await.is_none(), "it goes on by itself");
+        let first = turns.begin("/k", false, PATIENCE).await.expect("nobody looks yet");
+        assert!(turns.begin("/k", false, PATIENCE).await.is_none(), "it goes on by itself");
+        let began = tokio::time::Instant::now();
+        assert!(turns.begin("/k", true, PATIENCE).await.is_none());
+        assert!(turns.begin("/k", false, PATIENCE).await.is_some());
+        assert_eq!(began.elapsed(), Duration::ZERO, "only a claim that waited already loses the time");
         drop(first);
-        assert!(turns.begin("/k", false).await.is_some());
+        assert!(turns.0.lock().is_empty());
     }
 
     #[tokio::test]
     async fn who_is_dropped_leaves_the_turn_to_the_next() {
         let turns = Turns::default();
-        let first = turns.begin("/k", false).await.expect("nobody looks yet");
-        let mut waits = Box::pin(turns.begin("/k", false));
+        let first = turns.begin("/k", false, PATIENCE).await.expect("nobody looks yet");
+        let mut waits = Box::pin(turns.begin("/k", false, PATIENCE));
         assert!(timeout(Duration::ZERO, &mut waits).await.is_err());
         drop(waits);
         drop(first);
-        assert!(turns.begin("/k", false).await.is_some());
+        assert!(turns.begin("/k", false, PATIENCE).await.is_some());
         assert!(turns.0.lock().is_empty());
     }
 }

@@ -115,6 +115,30 @@ impl Store {
         Ok(revision)
     }
 
+    /// Writes into entries when they were granted, in the background. A renewal that keeps them on their lease does not
+    /// wait for this write, and succeeds without it.
+    pub(in super::super) fn tell(&self, claim: &Claim, mine: &[Mine]) {
+        let all = Self::ids(claim).into_iter().zip(mine.iter().cloned());
+        let (ids, due): (Vec<Id>, Vec<Mine>) = all.filter(|(_, mine)| mine.told.due().is_some()).unzip();
+        if due.is_empty() {
+            return;
+        }
+        ids.iter().for_each(|id| self.entries.change(id, |mine| mine.told = Told::Done));
+        let txn = rewriting(&due, |mine| PutRequest {
+            value: line::value(claim, claim.mode, mine.told.due(), false),
+            ignore_lease: true,
+            ..PutRequest::new(&mine.stored)
+        });
+        self.spawn(|store| async move {
+            let Ok(answer) = store.txn(txn).await else { return };
+            let revision = if answer.succeeded { answer.revision() } else { 0 };
+            // A later request may have been answered before.
+            ids.iter().for_each(|id| {
+                store.entries.change(id, |mine| mine.modified = mine.modified.max(revision));
+            });
+        });
+    }
+
     /// Records the entries of a claim, as they were read in `lines`, and returns their states. `None` if the claim does
     /// not hold all its keys.
     pub(in super::super) fn held_in(&self, claim: &Claim, ids: &[Id], lines: &[Line]) -> Option<Vec<Mine>> {

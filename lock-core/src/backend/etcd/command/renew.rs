@@ -41,7 +41,10 @@ impl Store {
                     Err(failure) => Some(Err(failure)),
                     Ok(false) => Some(Ok(Renewal::NotOwned)),
                     Ok(true) if mine.iter().any(|mine| session.lacks(&mine.stored, mine.bound)) => None,
-                    Ok(true) => Some(Ok(self.renewed(session, *renew, sent))),
+                    Ok(true) => {
+                        self.tell(renew.claim, mine);
+                        Some(Ok(self.renewed(session, *renew, sent)))
+                    }
                 }
             }
         };
@@ -73,10 +76,7 @@ impl Store {
         let Some(Lease::Shared(session)) = mine.first().map(|mine| mine.lease.clone()) else {
             return Known::Unknown;
         };
-        let is_told = |mine: &Mine| mine.told.due().is_none();
-        let alike = mine
-            .iter()
-            .all(|mine| mine.holds && mine.is_certain() && mine.lease.id() == session.id && is_told(mine));
+        let alike = mine.iter().all(|mine| mine.holds && mine.is_certain() && mine.lease.id() == session.id);
         match alike && !session.is_retired() && session.ttl >= renew.ttl {
             true => Known::Under(session, mine),
             false => Known::Unknown,
