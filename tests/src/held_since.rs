@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{HolderInfo, LockManager, LockRequest};
+use lock_core::{LockManager, LockRequest};
 
 use crate::{PATIENCE, wait_until};
 
@@ -62,11 +62,9 @@ async fn shown(locks: &LockManager, key: &str) -> Duration {
     let mut shown = None;
     wait_until("the time of the grant is shown", PATIENCE, async || {
         let lock = locks.inspect(key).await.expect("an answer").expect("it is held");
-        let after = |holder: &HolderInfo| {
-            let asked = holder.record.as_ref().expect("it is ours").since_epoch();
-            holder.held_since.map(|since| since.saturating_sub(asked))
-        };
-        shown = after(&lock.holders[0]);
+        let holder = &lock.holders[0];
+        let asked = holder.record.as_ref().expect("it is ours").since_epoch();
+        shown = holder.held_since.map(|since| since.saturating_sub(asked));
         shown.is_some()
     })
     .await;

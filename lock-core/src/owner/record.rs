@@ -160,14 +160,14 @@ impl OwnerRecord {
     }
 
     /// Adds the time of the grant, by the wall clock, to a stored value.
-    #[cfg(feature = "_remote")]
+    #[cfg(any(feature = "redis", feature = "etcd", feature = "zookeeper"))]
     pub(crate) fn add_granted(value: &mut String, granted: Duration) {
         use fmt::Write;
         let _ = write!(value, " granted={}", granted.as_millis());
     }
 
     /// Returns when a stored value was granted, if the value contains that time.
-    #[cfg(feature = "_remote")]
+    #[cfg(any(feature = "etcd", feature = "zookeeper"))]
     pub(crate) fn granted(value: &str) -> Option<Duration> {
         let granted = value.rsplit(' ').find_map(|part| part.strip_prefix("granted="))?;
         granted.parse().ok().map(Duration::from_millis)
