@@ -25,6 +25,12 @@ pub(crate) async fn found_as(locks: &LockManager, rule: &str, severity: Severity
     looked_for(locks, &what, |one| one.rule == rule && one.severity == severity).await
 }
 
+/// Looks until there is a finding of this rule that says `text`, and returns it.
+pub(crate) async fn found_saying(locks: &LockManager, rule: &str, text: &str) -> Finding {
+    let what = format!("{rule} with {text}");
+    looked_for(locks, &what, |one| one.rule == rule && one.found.contains(text)).await
+}
+
 /// While the servers elect, no request is answered.
 async fn looked_for(locks: &LockManager, what: &str, is_meant: impl Fn(&Finding) -> bool) -> Finding {
     let bound = Bound::new(PATIENCE);

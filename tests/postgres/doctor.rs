@@ -7,7 +7,7 @@ use lock_core::backend::postgres::tokio_postgres::IsolationLevel;
 use lock_core::{Finding, LockManager, Severity};
 use lock_tests::{Clock, PgBouncer, PostgresServer};
 
-use crate::findings::{found, gone};
+use crate::findings::{found, found_saying, gone};
 use crate::support::{connect, manager, ms};
 use crate::verify::application;
 
@@ -170,8 +170,9 @@ async fn a_standby_that_does_not_count_and_one_that_is_missing_are_found() {
     let weak = format!("{}?options=-c%20synchronous_commit%3Dlocal", primary.url_of("postgres"));
     found(&connect(&weak).await, "postgres.synchronous_commit").await;
     system(&primary, "synchronous_standby_names = 'other'");
-    let finding = found(&locks, "postgres.synchronous_standby").await;
-    assert!(finding.severity == Severity::Danger && finding.found.contains("`other`"), "{finding}");
+    // The processes of the server read the new setting at different moments.
+    let finding = found_saying(&locks, "postgres.synchronous_standby", "`other`").await;
+    assert_eq!(finding.severity, Severity::Danger, "{finding}");
     primary.sql(statement(&finding));
     primary.sql("SELECT pg_reload_conf()");
     gone(&locks, "postgres.synchronous_standby").await;

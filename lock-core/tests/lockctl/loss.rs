@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -159,7 +160,10 @@ fn a_program_that_was_replaced_starts_its_warden_again() {
     let bed = Bed::redis();
     let log = Log::new();
     let program = log.path("lockctl");
-    fs::copy(env!("CARGO_BIN_EXE_lockctl"), &program).expect("a copy");
+    // Another process copies the file. If this one did, a command that another test starts at this moment would inherit the
+    // open file, and a file that is open for writing cannot be run.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_lockctl")).arg(&program).status();
+    assert!(copied.expect("cp runs").success());
     let mut command = bed.ctl.program(&program);
     command.args(["run", "a", "--", "sh", "-c", &format!("{}; {}; exit 5", log.says("works"), log.waits())]);
     let run = Running::of(command);
