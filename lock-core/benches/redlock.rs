@@ -1,12 +1,12 @@
-//! One uncontended cycle on a majority of three servers, and what a dead or stuck server adds to it.
+//! Measures one uncontended cycle on a majority of three servers, and the additional time if a server is dead or stuck.
 //!
 //! ```sh
 //! cargo bench -p lock-core --features redlock --bench redlock
 //! ```
 //!
-//! Compared with the cheapest equivalent through the same driver in the same run: `SET key value NX PX ttl` to all
-//! three at once, then an `EVALSHA` that compares and deletes to all three at once. It waits for all three answers, as
-//! the usual clients do. The contestants take turns in short rounds, and each ratio compares values of one round.
+//! The baseline is the cheapest equivalent through the same driver in the same run. It sends `SET key value NX PX ttl`
+//! to all three servers at once, and then an `EVALSHA` that compares and deletes. Like the usual clients, it waits for
+//! all three answers. The contestants take turns in short rounds, and each ratio compares values of one round.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 #![allow(clippy::disallowed_methods, reason = "a bench measures time")]
 
@@ -50,17 +50,17 @@ impl Cluster {
         Self((0..NODES).map(|_| Server::start()).collect())
     }
 
-    /// Connects with `redlock://`, which includes the gate.
+    /// Connects with `redlock://`, whose nodes are voters with a quarantine.
     pub(crate) async fn gated(&self) -> LockManager {
         let urls: Vec<String> = self.0.iter().map(Server::url).collect();
         let options = VoterOptions::default();
-        // Fails without harm if the servers already were a cluster.
+        // This call fails without harm if the servers already form a cluster.
         let _ = Voter::bootstrap_new_cluster(urls.iter().map(String::as_str), options).await;
         let hosts: Vec<String> = self.0.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
         LockManager::connect(&format!("redlock://{}", hosts.join(","))).await.expect("connects")
     }
 
-    /// Connects without the gate.
+    /// Connects to a quorum of plain Redis nodes, without the quarantine of voters.
     pub(crate) async fn plain(&self) -> LockManager {
         let mut nodes = Vec::new();
         for server in &self.0 {
@@ -82,7 +82,7 @@ impl Cluster {
     }
 }
 
-/// The cheapest equivalent.
+/// The cheapest equivalent of a lock, without the library.
 #[derive(Clone)]
 pub(crate) struct Raw {
     connections: [MultiplexedConnection; NODES],
@@ -176,7 +176,7 @@ async fn latencies(whole: &Cluster, mut dead: Cluster, stuck: Cluster) {
     drop(dead.0.pop());
     stuck.0[NODES - 1].stop();
     for (_, cycle) in &all {
-        // Lasts until a server that does not answer is no longer waited for.
+        // This warm-up lasts until the library no longer waits for the server that does not answer.
         latency(Duration::from_secs(2), cycle).await;
     }
     let (mut base, mut times) = (Vec::new(), [const { Vec::new() }; 3]);

@@ -1,4 +1,4 @@
-//! The cost of keeping 10,000 locks on one server, and on a majority of three with one stuck server.
+//! Measures the cost of keeping 10,000 locks on one server, and on a majority of three servers with a stuck one.
 //!
 //! ```sh
 //! cargo bench -p lock-core --features redlock --bench renewal
@@ -35,7 +35,7 @@ async fn keep(server: &Server, ttl: Duration, window: Duration) {
     for i in 0..LOCKS {
         guards.push(locks.lock(format!("held:{i}")).ttl(ttl).acquire().await.expect("nobody else has it"));
     }
-    // Counting needs a few commands itself: HELLO, INFO.
+    // Counting itself needs a few commands, such as `HELLO` and `INFO`.
     let own = {
         let first = server.commands().await;
         server.commands().await - first
@@ -58,8 +58,8 @@ async fn keep(server: &Server, ttl: Duration, window: Duration) {
     locks.shutdown(Duration::from_secs(10)).await;
 }
 
-/// Stops one of three servers while the locks are held: no lock may be lost for that, neither to its holder nor on the
-/// other two.
+/// Stops one of three servers while the locks are held. Every holder must keep its lock, and the other two servers must
+/// keep all grants.
 #[cfg(feature = "redlock")]
 mod majority {
     use std::time::{Duration, Instant};
@@ -71,7 +71,7 @@ mod majority {
     use super::LOCKS;
     use super::rig::Server;
 
-    /// The number of locks that are acquired side by side.
+    /// The number of tasks that acquire locks concurrently.
     const TASKS: usize = 50;
 
     pub(super) async fn keep(ttl: Duration, window: Duration) {
@@ -83,7 +83,7 @@ mod majority {
         let hosts: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
         let locks = LockManager::connect(&format!("redlock://{}", hosts.join(","))).await.expect("connects");
         let guards = take(&locks, ttl).await;
-        // A grant needs two of the servers; the third has it a moment later.
+        // A grant needs two of the servers. The third server receives the grant a moment later.
         while servers[0].keys("held:*").await + servers[1].keys("held:*").await < 2 * LOCKS {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -1,12 +1,13 @@
-//! The cost of many ordered waiters for one key on memory: while they only wait, and when the key is handed on.
+//! Measures many ordered waiters for one key on the memory store: their cost while they wait, and the cost of the
+//! hand-offs.
 //!
 //! ```sh
 //! cargo bench -p lock-core --bench waiters
 //! ```
 //!
-//! Each row has two limits: less than 5 % of a core while all wait, and every waiter served within 2 s after the
-//! release. All rows have one: a hand-off among 8,000 waiters costs less than twice as much as one among 500. The bench
-//! ends with an error if a limit is exceeded.
+//! Each row has two limits: the waiters use less than 5 % of a core while all wait, and all are served within 2 s after
+//! the release. All rows together have one limit: a hand-off among 8,000 waiters costs less than twice as much as one
+//! among 500. The bench ends with an error if a limit is exceeded.
 #![allow(clippy::print_stdout, reason = "a bench prints its table")]
 #![allow(clippy::disallowed_methods, reason = "a bench measures time")]
 
@@ -17,15 +18,15 @@ use lock_core::strategy::wait;
 use lock_core::{Kind, LockManager};
 use tokio::task::JoinSet;
 
-/// How long the waiters only wait.
+/// The time for which the waiters only wait.
 const WINDOW: Duration = Duration::from_secs(2);
-/// The part of a core that they may use while they only wait.
+/// The limit of the share of a core that the waiters use while they only wait.
 const IDLE_BAR: f64 = 0.05;
-/// The longest time from the release until the last waiter is served.
+/// The limit of the time from the release until the last waiter is served.
 const SERVED_BAR: Duration = Duration::from_secs(2);
 /// The time after which a row is abandoned.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How much more a hand-off among many may cost than among few.
+/// The limit of the ratio between the cost of a hand-off among many waiters and among few.
 const GROWTH_BAR: f64 = 2.0;
 
 fn main() -> ExitCode {
@@ -56,17 +57,17 @@ struct Row {
     kind: Kind,
     waiters: usize,
     served: usize,
-    /// The part of a core that was used.
+    /// The share of a core that the waiters used while they only waited.
     idle: f64,
     took: Duration,
     busy: Duration,
 }
 
 impl Row {
-    /// Lets `waiters` wait for one holder, which releases when all of them wait.
+    /// Measures `waiters` waiters for one holder, which releases after all of them have queued.
     async fn of(kind: Kind, waiters: usize) -> Self {
         let locks = LockManager::in_memory();
-        // A reader would not block readers.
+        // A reader as the holder would not block readers, so the holder is a writer.
         let holds = if kind == Kind::Read { Kind::Write } else { kind };
         let permits = if let Kind::Semaphore { permits } = kind { permits } else { 1 };
         let mut holders = Vec::new();
@@ -106,7 +107,7 @@ impl Row {
         self.busy.as_secs_f64() * 1e6 / served
     }
 
-    /// Prints the row. Returns whether it is within its limits.
+    /// Prints the row. Returns whether the row is within its limits.
     fn print(&self) -> bool {
         let done = self.served == self.waiters && self.took <= SERVED_BAR;
         println!(

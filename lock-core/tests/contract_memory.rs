@@ -40,8 +40,8 @@ async fn memory_keeps_the_contract() {
     ]);
 }
 
-/// The number of cases for a store: the only place to change when a case is added. The test of each store lists the
-/// cases that do not apply to it.
+/// Checks the number of cases for a store. It is the only place to change when a case is added. The test of each store
+/// lists the cases that do not apply to it.
 #[test]
 fn no_case_is_missing() {
     let expected = [
@@ -143,7 +143,7 @@ fn failed(report: &Report) -> BTreeSet<&'static str> {
     report.failures.iter().map(|failure| failure.case).collect()
 }
 
-/// Every broken store fails the case that is about its bug, and every case fails for one broken store.
+/// Every broken store must fail the case about its bug, and every case must fail for at least one broken store.
 #[tokio::test(start_paused = true)]
 async fn every_broken_backend_is_caught_and_every_case_catches_one() {
     let mut catching = BTreeSet::new();
@@ -204,7 +204,7 @@ async fn work_of(worker: usize, backend: impl Backend, history: History, plan: P
             }
         };
         let acquired = history.now();
-        // Sometimes longer than the lease.
+        // This time is sometimes longer than the lease.
         tokio::time::sleep(Duration::from_millis(((worker * 7 + round * 3) % 25) as u64)).await;
         let ended = history.now().min(history.at(grant.sent.plus(grant.lease)));
         let (key, fence) = (key.to_owned(), grant.fence);

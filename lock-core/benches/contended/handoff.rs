@@ -1,4 +1,4 @@
-//! The time from the call of a release to the start of the next hold.
+//! Measures the time from the call of a release to the start of the next hold.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::player::{Player, now, turns};
 use crate::rig::Server;
 use crate::score::{load, per, spread};
 
-/// One process holds, the others wait.
+/// One process holds the lock, and the others wait.
 const PROCESSES: usize = 9;
 const HOLD: Duration = Duration::from_millis(10);
 
@@ -64,7 +64,8 @@ pub(crate) async fn tasks(server: &Server, scale: Scale) {
     }
 }
 
-/// Measures how soon a candidate of another manager is told of the next leader. It looks every 20 ms.
+/// Measures the time from an election until a candidate of another manager sees the new leader. The candidate reads the
+/// store every 20 ms.
 pub(crate) async fn followers(server: &Server, scale: Scale) {
     const LOOKS_EVERY: Duration = Duration::from_millis(20);
     let candidate =
@@ -83,7 +84,7 @@ pub(crate) async fn followers(server: &Server, scale: Scale) {
     println!("  {:<28} {}", "a follower of a new leader", spread(times));
 }
 
-/// Measures a `PING` after every [`HOLD`]: the server is asleep by then, as it is before a hand-off.
+/// Measures a `PING` after each pause of [`HOLD`]. By then the server sleeps, as it does before a hand-off.
 async fn round_trips(server: &Server, count: usize) -> Vec<u64> {
     let mut connection = server.connection().await;
     let mut times = Vec::with_capacity(count);
@@ -96,13 +97,13 @@ async fn round_trips(server: &Server, count: usize) -> Vec<u64> {
     times
 }
 
-/// Returns the times of the grant and the release of each hold.
+/// Returns the time of the grant and the time of the release for each hold.
 fn pairs(moments: &[u64]) -> Vec<(u64, u64)> {
     moments.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect()
 }
 
-/// Returns the time from each release to the next grant, in the order of the holds, without the last ones, when not all
-/// wait any more.
+/// Returns the time from each release to the next grant, in the order of the holds. The last gaps are omitted, because
+/// fewer processes wait by then.
 fn gaps(mut holds: Vec<(u64, u64)>, waiters: usize) -> Vec<u64> {
     holds.sort_unstable();
     let all: Vec<u64> = holds.windows(2).map(|pair| pair[1].0.saturating_sub(pair[0].1)).collect();

@@ -1,4 +1,4 @@
-//! One key, 32 tasks of one process.
+//! Measures one key, with 32 tasks of one process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::score::{Score, Table, load};
 
 const TASKS: usize = 32;
 
-/// The tasks begin this long before they are counted.
+/// The tasks run for this long before the measurement begins.
 const WARM_UP: Duration = Duration::from_millis(200);
 
 pub(crate) async fn memory(scale: Scale) {
@@ -59,7 +59,7 @@ pub(crate) async fn redis(server: &Server, scale: Scale) {
     table.print();
 }
 
-/// Runs one window after a warm-up.
+/// Runs a warm-up and then one measured window.
 pub(crate) async fn round(
     locks: &LockManager,
     kind: &str,
@@ -110,8 +110,8 @@ async fn mutexes(section: Section, window: Duration) -> Vec<Score> {
     scores
 }
 
-/// Runs `SET NX PX` and `DEL` on another key for each task: the least that a lock can cost the server. With one task a
-/// cycle is two round trips, which no hand-off between clients can avoid.
+/// Runs `SET NX PX` and `DEL` on a separate key for each task, which is the least that a lock can cost the server. With
+/// one task, a cycle takes two round trips. A hand-off between clients needs at least as many.
 pub(crate) async fn raw(connection: MultiplexedConnection, tasks: usize, window: Duration) -> f64 {
     let cycle = move |task: usize| {
         let mut connection = connection.clone();

@@ -1,4 +1,4 @@
-//! Many contenders for one key: their throughput, its fairness, and the cost for the server.
+//! Measures many contenders for one key: their throughput, their fairness, and their cost for the server.
 //!
 //! ```sh
 //! cargo bench -p lock-core --features redis --bench contended                   # everything, about two minutes
@@ -8,14 +8,14 @@
 //! cargo bench -p lock-core --features redis --bench contended -- unix           # over a Unix socket, not TCP
 //! ```
 //!
-//! The server has one core, and all contenders have the other, processes included. The critical sections are empty
-//! unless a row says otherwise. `wait` is the time from the call to the grant. Jain's index of n contenders is 1 when
-//! all get the same, and 1/n when one gets everything.
+//! The server has one core. The contenders of all processes share the other core. The critical sections are empty
+//! unless a row says otherwise. `wait` is the time from the call to the grant. Jain's index of n contenders is 1 if all
+//! get the same share, and 1/n if one contender gets everything.
 //!
-//! `scripts` and `SET` are commands for each acquisition, as the server counts them. The `SET` inside scripts are
-//! included, so the sum is the most that can have crossed the network. If only scripts run (`fair`, and every contended
-//! key), `scripts` alone is the exact number. If the machine itself paused, a line says so, and the row after it is
-//! worth nothing.
+//! `scripts` and `SET` are commands for each acquisition, as the server counts them. `SET` includes the commands inside
+//! scripts, so the sum is an upper bound of the commands that crossed the network. If only scripts run (`fair`, and
+//! every contended key), `scripts` alone is the exact number. If the machine itself paused, the bench prints a line
+//! that says so. The next row is then worthless.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
 mod handoff;
@@ -88,7 +88,7 @@ fn main() {
     });
 }
 
-/// Reports when this process did not run for a while.
+/// Prints a line whenever this process did not run for a while.
 fn watch() {
     const TICK: Duration = Duration::from_millis(20);
     const STILL: Duration = Duration::from_millis(200);

@@ -1,5 +1,5 @@
-//! Tasks that contend for one key, in this process or in another that runs the same program with [`ROLE`] as its first
-//! argument.
+//! Tasks that contend for one key. They run in this process or in another process. The other process runs the same
+//! program with [`ROLE`] as its first argument.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -33,11 +33,11 @@ pub(crate) fn request(locks: &LockManager, kind: &str) -> LockRequest {
     request.strategy(strategy::wait())
 }
 
-/// The work under the lock.
+/// The work of a task while it holds the lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Section {
     Empty,
-    /// Lets the other tasks run, so that they find the key held even if nothing else waits.
+    /// The task yields once, so that other tasks find the key held even if nothing else waits.
     Yield,
 }
 
@@ -49,7 +49,7 @@ impl Section {
     }
 }
 
-/// Lets `tasks` tasks acquire and release until `until` (in ns of [`now`]), and counts from `from` on.
+/// Runs `tasks` tasks that acquire and release until `until` (in ns of [`now`]). Counts only the grants from `from` on.
 pub(crate) async fn contend(
     locks: &LockManager,
     kind: &str,
@@ -68,7 +68,8 @@ pub(crate) async fn contend(
                     let guard = request(&locks, &kind).acquire().await.expect("it waits for ever");
                     let granted = now();
                     section.run().await;
-                    // On a machine that pauses for half a second the answer is late; the lease ends it.
+                    // If the machine pauses for half a second, the answer is late. The key is free at the end of the
+                    // lease anyway.
                     score.unanswered += u64::from(guard.release().await.is_err());
                     score.with_warm_up += 1;
                     if granted >= from && granted < until {
@@ -114,19 +115,19 @@ impl Player {
         player
     }
 
-    /// Sends a line.
+    /// Sends a line to the process.
     pub(crate) fn tell(&mut self, order: &str) {
         writeln!(self.input, "{order}").expect("it listens");
     }
 
-    /// Returns its next line.
+    /// Returns the next line of the process.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("it speaks");
         line.trim().to_owned()
     }
 
-    /// Returns the numbers of its next line.
+    /// Returns the numbers of the next line of the process.
     pub(crate) fn numbers(&mut self) -> Vec<u64> {
         self.line().split(' ').filter_map(|word| word.parse().ok()).collect()
     }
@@ -139,8 +140,9 @@ impl Drop for Player {
     }
 }
 
-/// Runs the other process. It answers `contend <from> <until>` with lines of counts, counts with the warm-up,
-/// unanswered releases, and waits. It answers `hold <count> <us>` with a line of times: granted, released, granted, ..
+/// Runs the other process. It answers `contend <from> <until>` with four lines: the acquisitions of each task, the same
+/// with the warm-up, the unanswered releases of each task, and all waits. It answers `hold <count> <us>` with a line of
+/// times: granted, released, granted, ..
 pub(crate) fn main(arguments: &[String]) {
     let [url, kind, tasks] = arguments else { panic!("{ROLE} needs a URL, a kind and a number of tasks") };
     let tasks = tasks.parse().expect("a number of tasks");

@@ -1,4 +1,4 @@
-//! One key, 4 processes with 8 tasks each.
+//! Measures one key, with 4 processes of 8 tasks each.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::score::{Score, Table, load, per};
 
 const PROCESSES: usize = 4;
 const TASKS: usize = 8;
-/// Long enough for the last process to begin.
+/// This is long enough for the last process to begin.
 const WARM_UP: Duration = Duration::from_millis(300);
 
 pub(crate) async fn run(server: &Server, scale: Scale) {

@@ -1,4 +1,4 @@
-//! The cost of a queue for the server, short and long.
+//! Measures the cost of a short and of a long queue for the server.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::player::request;
 use crate::rig::Server;
 use crate::score::{Load, load, per};
 
-/// Longer than the bench runs, so that the scripts contain no renewal of the holder. The queue entries are kept alive
-/// all the same.
+/// This ttl is longer than the bench runs, so the measured scripts contain no renewal of the holder. The waiters still
+/// send heartbeats for their queue entries.
 const TTL: Duration = Duration::from_secs(120);
-/// Long enough for more than two heartbeats of each waiter.
+/// Each waiter sends more than two heartbeats within this time.
 const BEATS: Duration = Duration::from_millis(1_600);
 
 pub(crate) async fn run(server: &Server, scale: Scale) {
@@ -21,7 +21,7 @@ pub(crate) async fn run(server: &Server, scale: Scale) {
         "a queue on one key, fair: what the server works for each call (network and dispatch not counted)"
     );
     for waiters in [10, 100, 1_000] {
-        // A short queue is served soon, so it is built more often.
+        // A short queue is served in less time, so it is built more often.
         let times = (scale.rounds * 20 / waiters).max(1);
         let mut phases = [Load::default(); 3];
         for _ in 0..times {
@@ -48,7 +48,7 @@ async fn waiting(server: &Server) -> usize {
     count.query_async(&mut server.connection().await).await.expect("the server answers")
 }
 
-/// Lets all waiters arrive (acquire), wait for a while (heartbeat), and be served one by one (release).
+/// Measures three phases: all waiters arrive and queue, all wait and send heartbeats, and all are served one by one.
 async fn queue(server: &Server, waiters: usize) -> [Load; 3] {
     let locks = LockManager::connect(&server.url()).await.expect("connects");
     let guard = request(&locks, "fair").ttl(TTL).acquire().await.expect("the key is free");

@@ -1,4 +1,4 @@
-//! The results of a load, and their output.
+//! Collects the results of a load and prints them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::rig::{Server, median};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Score {
     pub(crate) acquisitions: u64,
-    /// The count with those before and after the window.
+    /// The number of acquisitions, including those outside of the measured window.
     pub(crate) with_warm_up: u64,
     /// The number of releases without an answer.
     pub(crate) unanswered: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Score {
 pub(crate) struct Load {
     pub(crate) scripts: u64,
     pub(crate) script_micros: u64,
-    /// Includes those inside scripts.
+    /// The number of `SET` commands, including the commands inside scripts.
     pub(crate) sets: u64,
 }
 
@@ -57,7 +57,7 @@ impl Load {
     }
 }
 
-/// Returns the commands of the server so far.
+/// Returns the number of commands that the server has executed so far.
 pub(crate) async fn load(server: &Server) -> Load {
     Load::read(&server.command_stats().await)
 }
@@ -67,7 +67,7 @@ pub(crate) fn per(count: u64, of: u64) -> f64 {
     count as f64 / of.max(1) as f64
 }
 
-/// Returns 1 when all shares are equal, 1/n when one of n has everything.
+/// Returns Jain's index: 1 if all shares are equal, and 1/n if one of n contenders has everything.
 pub(crate) fn jain(shares: &[u64]) -> f64 {
     #[allow(clippy::cast_precision_loss, reason = "counts")]
     let shares: Vec<f64> = shares.iter().map(|share| *share as f64).collect();
@@ -80,7 +80,7 @@ pub(crate) fn jain(shares: &[u64]) -> f64 {
     sum * sum / (n * squares)
 }
 
-/// Returns the value that a `share` of `sorted` does not exceed.
+/// Returns the quantile: the value that the fraction `share` of `sorted` does not exceed.
 pub(crate) fn quantile(sorted: &[u64], share: f64) -> Duration {
     if sorted.is_empty() {
         return Duration::ZERO;
@@ -102,7 +102,7 @@ pub(crate) fn spread(mut values: Vec<u64>) -> String {
     format!("p50 {p50:>8.3}  p99 {p99:>8.3}  max {max:>8.3} ms")
 }
 
-/// Rounds of several contenders, in turn.
+/// The rounds of several contenders, which take turns.
 #[derive(Debug, Default)]
 pub(crate) struct Table(Vec<(String, Vec<Round>)>);
 
@@ -119,7 +119,7 @@ struct Round {
 }
 
 impl Table {
-    /// Adds a round of `name`: `scores` within `took`.
+    /// Adds a round with the name `name`. `scores` are its results, and `took` is its duration.
     pub(crate) fn add(&mut self, name: &str, scores: &[Score], took: Duration, load: Option<Load>) {
         let shares: Vec<u64> = scores.iter().map(|score| score.acquisitions).collect();
         let mut waits: Vec<u64> = scores.iter().flat_map(|score| score.waits.iter().copied()).collect();
@@ -133,7 +133,7 @@ impl Table {
         self.put(name, Round { rate, p50, p99, max, jain: jain(&shares), unanswered, commands });
     }
 
-    /// Adds a round of which only the rate is known.
+    /// Adds a round for which only the rate is known.
     pub(crate) fn add_rate(&mut self, name: &str, rate: f64) {
         let (p50, p99, max, jain) = (f64::NAN, f64::NAN, f64::NAN, f64::NAN);
         self.put(name, Round { rate, p50, p99, max, jain, unanswered: 0, commands: None });
@@ -146,8 +146,8 @@ impl Table {
         }
     }
 
-    /// Prints the medians of the rounds, the largest of the waits and the least of the indexes. Ratios are to the first
-    /// row.
+    /// Prints a row for each contender: the medians of its rounds, the longest wait, and the smallest index. Ratios are
+    /// to the first row.
     pub(crate) fn print(&self) {
         let middle = |rounds: &[Round], of: fn(&Round) -> f64| median(rounds.iter().map(of).collect());
         let base = self.0.first().map_or(1.0, |(_, rounds)| middle(rounds, |round| round.rate));

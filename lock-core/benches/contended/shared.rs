@@ -1,4 +1,4 @@
-//! Locks with several holders at once: 64 readers of one key, and 64 tasks on 8 permits.
+//! Measures locks with several holders at once: 64 readers of one key, and 64 tasks on 8 permits.
 
 use lock_core::LockManager;
 
@@ -17,7 +17,7 @@ pub(crate) async fn run(server: &Server, scale: Scale) {
     );
     let (memory, redis) =
         (LockManager::in_memory(), LockManager::connect(&server.url()).await.expect("connects"));
-    // On memory, an empty section ends before another task can request the key.
+    // On the memory store, an empty section ends before another task can request the key.
     let section = Section::Yield;
     let mut table = Table::default();
     for _ in 0..scale.rounds {

@@ -1,4 +1,4 @@
-//! One key, eight tasks of one process, and waiters whose future is not polled.
+//! Measures one key with eight tasks of one process, beside waiters whose futures are not polled.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use crate::score::Table;
 
 const TASKS: usize = 8;
 
-/// During the warm-up each of the waiters misses one hand-off, which takes a quarter of a second.
+/// During the warm-up, each unpolled waiter misses one hand-off. A missed hand-off takes a quarter of a second.
 const WARM_UP: Duration = Duration::from_millis(1_200);
 
 pub(crate) async fn run(server: &Server, scale: Scale) {
@@ -45,14 +45,14 @@ async fn beside(locks: &LockManager, unpolled: usize, window: Duration) -> Vec<c
     }
     drop(holder);
     let from = now() + nanos(WARM_UP);
-    // Sections that yield: on memory, an empty section lets one task acquire the key again and again, and no task
-    // queues.
+    // The sections yield. On the memory store, one task with empty sections would acquire the key again and again, and
+    // no other task would queue.
     let scores = contend(locks, "lock", TASKS, Section::Yield, (from, from + nanos(window))).await;
     drop(waiting);
     scores
 }
 
-/// Polls a request for a moment, in which it queues.
+/// Polls a request for 50 ms, in which it queues, and returns its future.
 async fn lines_up(request: LockRequest) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     let mut waiting: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async {
         let _guard = request.acquire().await;

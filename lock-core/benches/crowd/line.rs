@@ -1,6 +1,7 @@
-//! A TCP line that delays what passes, without a limit of what is under way.
+//! A TCP line that delays all bytes in both directions. It does not limit the number of bytes in flight.
 //!
-//! It uses threads, because a timer of tokio ends up to a millisecond late, which would make a round trip of 2 ms one of 4.
+//! The line uses threads, because a timer of tokio fires up to a millisecond late. A round trip of 2 ms would then take
+//! 4 ms.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -29,7 +30,7 @@ impl Line {
     }
 }
 
-/// Passes what is read on, each piece so much later.
+/// Forwards everything read from `from` to `to`. Each piece is delayed by `after`.
 fn pass(from: &TcpStream, to: &TcpStream, after: Duration) {
     let (mut from, mut to) = (from.try_clone().expect("a socket"), to.try_clone().expect("a socket"));
     to.set_nodelay(true).expect("a socket");

@@ -1,22 +1,23 @@
-//! A crowd of waiters of one process for one key, on every store, over lines with a round trip of 0, 2 and 10 ms.
+//! Measures a crowd of waiters of one process for one key, on every store and with round trips of 0, 2 and 10 ms.
 //!
 //! ```sh
 //! cargo bench -p lock-core --features redis,postgres,etcd,zookeeper --bench crowd                      # about 25 minutes
 //! cargo bench -p lock-core --features redis,postgres,etcd,zookeeper --bench crowd -- postgres 600 read # some rows
 //! ```
 //!
-//! Each row has a server of its own, which serves 300 waiters before it is measured, and a bar: all are served, in at most twice
-//! the time that the holds and the round trips between them take. The bench ends with an error if a row misses it. *displaced* is by how many places a waiter was served earlier or later than it came, on
-//! average.
+//! Each row has its own server, which serves 300 waiters before the measurement. A row passes if all waiters are served
+//! within twice the ideal time. The ideal time is the time of the holds and of the round trips between them. The bench
+//! ends with an error if a row fails. *displaced* is the average number of places by which a waiter was served earlier
+//! or later than it arrived.
 //!
-//! Between two holders there is one round trip: for the release and its notification. ZooKeeper reports that a node is gone and not
-//! what is left, so there are two.
+//! There is one round trip between two holders, for the release and its notification. ZooKeeper needs two round trips,
+//! because its notification says that a node is gone, but not which nodes remain.
 //!
 //! | kind | waiters | ideal time |
 //! | --- | --- | --- |
 //! | `semaphore` | two permits, each hold takes 20 ms | half of the waiters, one after another |
-//! | `fair` | each hold takes 2 ms | all, one after another |
-//! | `read` | all behind a writer, which holds for 3 s | that of the writer |
+//! | `fair` | each hold takes 2 ms | all waiters, one after another |
+//! | `read` | all behind a writer, which holds for 3 s | the hold of the writer |
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 #![allow(clippy::disallowed_methods, reason = "a bench measures time")]
 #![allow(clippy::duplicate_mod, reason = "the server of Postgres and the rig both measure the CPU")]
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
     };
     let unknown = arguments.iter().find(|word| !is_known(word));
     assert!(unknown.is_none(), "unknown word {unknown:?}: expected a store, a kind or a number of waiters");
-    // The stores and the kinds that are named, or all.
+    // If the arguments name no store or no kind, all of them are measured.
     let wanted = |name: &str, all: &[&str]| {
         !arguments.iter().any(|word| all.contains(&word.as_str()))
             || arguments.iter().any(|word| word == name)
@@ -77,7 +78,7 @@ fn main() -> ExitCode {
     if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Measures one row, on a server of its own. Returns whether it is within its bar.
+/// Measures one row on its own server. Returns whether the row passes.
 fn measure(store: &str, row: Row) -> bool {
     let server = Store::start(store);
     let line = server.port().map(|port| Line::to(port, row.round_trip / 2));
@@ -89,7 +90,7 @@ fn measure(store: &str, row: Row) -> bool {
     runtime.expect("a runtime").block_on(row.measure(&url))
 }
 
-/// A server that ends with this value.
+/// A server, which stops when this value is dropped.
 enum Store {
     Memory,
     Redis(rig::Server),

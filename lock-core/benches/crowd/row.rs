@@ -1,4 +1,4 @@
-//! One row of the table.
+//! Measures one row of the table.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,13 +10,13 @@ use tokio::task::JoinSet;
 
 pub(crate) const KINDS: [&str; 3] = ["semaphore", "fair", "read"];
 
-/// How long the writer has the lock.
+/// The time for which the writer holds the lock.
 const WRITES: Duration = Duration::from_secs(3);
 const PERMITS: u32 = 2;
-/// How many times the ideal a row may take.
+/// A row may take this many times its ideal time.
 const BAR: f64 = 2.0;
 
-/// How many waiters a store serves before it is measured.
+/// The number of waiters that a store serves before the measurement.
 const WARM_UP: usize = 300;
 
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ pub(crate) struct Row {
     pub(crate) kind: &'static str,
     pub(crate) waiters: usize,
     pub(crate) round_trip: Duration,
-    /// The round trips between two holders.
+    /// The number of round trips between two holders.
     pub(crate) trips: u32,
 }
 
@@ -37,7 +37,7 @@ impl Row {
         }
     }
 
-    /// How long each waiter holds.
+    /// Returns the time for which each waiter holds the lock.
     fn hold(&self) -> Duration {
         match self.kind {
             "semaphore" => Duration::from_millis(20),
@@ -46,8 +46,9 @@ impl Row {
         }
     }
 
-    /// The time of the holds one after another, with the round trips between two: for the release and its notification. All
-    /// holds together took `held`, which is more than was requested: a timer ends up to a millisecond late.
+    /// Returns the ideal time: all holds one after another, with the round trips for the release and its notification
+    /// between two holds. `held` is the time that all holds together took. It is more than was requested, because a
+    /// timer fires up to a millisecond late.
     fn ideal(&self, held: Duration) -> Duration {
         let turns = |holders: u32| {
             let waiters = u32::try_from(self.waiters).expect("not so many");
@@ -60,7 +61,7 @@ impl Row {
         }
     }
 
-    /// Lets all wait, and prints how they were served. Returns whether that is within the bar.
+    /// Starts all waiters and prints how they were served. Returns whether the row passes.
     pub(crate) async fn measure(&self, url: &str) -> bool {
         let locks = LockManager::connect(url).await.expect("the server takes locks");
         warm_up(&locks).await;
@@ -123,8 +124,8 @@ impl Row {
     }
 }
 
-/// Serves a crowd that does nothing: whatever is made with the first waiters is there then, and a server that compiles what it
-/// runs often, as ZooKeeper does, has compiled it.
+/// Serves a crowd of empty holds before the measurement. The first waiters create everything that is created once. A
+/// server that compiles frequent code, as ZooKeeper does, has compiled it by then.
 async fn warm_up(locks: &LockManager) {
     let request = || locks.fair("first").strategy(retry().within(Duration::from_secs(60)));
     let mut tasks: JoinSet<_> = (0..WARM_UP).map(|_| request().run(async {})).collect();

@@ -1,4 +1,4 @@
-//! The time from the call of a release to the start of the next hold, between processes.
+//! Measures the time from the call of a release to the start of the next hold, between processes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -12,14 +12,14 @@ use crate::tasks::Advisory;
 /// The argument that makes this program one of the processes.
 pub(crate) const ROLE: &str = "player";
 
-/// One holds, the others wait.
+/// One process holds the lock, and the others wait.
 const PROCESSES: usize = 9;
 const HOLDS: usize = 40;
 const HOLD: Duration = Duration::from_millis(10);
 
 pub(crate) async fn processes(server: &Server) {
     println!("hand-off between processes after a hold of {HOLD:?}, {} waiting", PROCESSES - 1);
-    // The tables, before any task needs them.
+    // Connecting creates the tables before any task needs them.
     drop(LockManager::connect(&server.url()).await.expect("connects"));
     for round in 1..=3 {
         for kind in ["advisory", "fair", "lock"] {
@@ -35,7 +35,7 @@ pub(crate) async fn processes(server: &Server) {
     }
 }
 
-/// Returns the times of all hand-offs in ns, sorted.
+/// Returns the sorted times of all hand-offs in ns.
 fn run(server: &Server, kind: &str) -> Vec<u64> {
     let program = std::env::current_exe().expect("this program has a path");
     let start = |_| {
@@ -69,14 +69,14 @@ fn run(server: &Server, kind: &str) -> Vec<u64> {
     }
     players.iter_mut().for_each(|player| drop(player.wait()));
     holds.sort_unstable();
-    // Not the last ones, when not all wait any more.
+    // The last holds are omitted, because fewer processes wait by then.
     holds.truncate(holds.len() - PROCESSES);
     let mut gaps: Vec<u64> = holds.windows(2).map(|pair| pair[1].0.saturating_sub(pair[0].1)).collect();
     gaps.sort_unstable();
     gaps
 }
 
-/// Runs one of the processes: it prints when each of its holds began and ended.
+/// Runs one of the processes, which prints when each of its holds began and ended.
 pub(crate) async fn play(arguments: &[String]) {
     let [kind, port, url] = arguments else { panic!("{ROLE} needs a kind, a port and a URL") };
     let mut moments = Vec::new();

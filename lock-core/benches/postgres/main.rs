@@ -1,13 +1,14 @@
-//! Postgres, compared with its own advisory locks through the same driver.
+//! Compares the library on Postgres with advisory locks of Postgres through the same driver.
 //!
 //! ```sh
 //! cargo bench -p lock-core --features postgres --bench postgres              # everything, about three minutes
 //! cargo bench -p lock-core --features postgres --bench postgres -- hot       # one of: free hot handoff once
 //! ```
 //!
-//! The server has one core, and all clients have the other, if the machine has two. It does not wait for its disk
-//! (`fsync=off`): an advisory lock writes nothing, and what is compared is the work. Advisory locks have no lease, no
-//! fencing token and no order that is promised, need a connection for each lock that is waited for, and end with it.
+//! The server has one core, and all clients have the other, if the machine has two. The server does not wait for its
+//! disk (`fsync=off`), because an advisory lock writes nothing and only the work is compared. Advisory locks have no
+//! lease, no fencing token and no guaranteed order. Each awaited advisory lock needs a connection, and ends with that
+//! connection.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 #![allow(clippy::disallowed_methods, reason = "a bench measures time")]
 
@@ -25,7 +26,7 @@ use server::Server;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
     let runtime = || {
-        // One worker: two that share a core wait for each other.
+        // There is one worker thread, because two workers on one core would wait for each other.
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
     };
     if arguments.first().is_some_and(|word| word == handoff::ROLE) {

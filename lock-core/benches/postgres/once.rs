@@ -1,4 +1,5 @@
-//! Keys that are used once: what they leave in the tables while a load lasts, and when that is gone after its end.
+//! Measures keys that are used once: their rows in the tables during a load, and the time after the load until these
+//! rows are gone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,13 +13,13 @@ use crate::server::Server;
 
 const TASKS: u64 = 32;
 const LOAD: Duration = Duration::from_secs(60);
-/// How often the rows are counted.
+/// The interval at which the rows are counted.
 const STEP: Duration = Duration::from_secs(10);
-/// The limit after the end of the load.
+/// The limit of the time from the end of the load until all rows are gone.
 const BAR: Duration = Duration::from_secs(60);
 
-/// Acquires keys that are not used again for a minute, every third one with a fencing token and every third one of a
-/// semaphore.
+/// Acquires keys for a minute, each of them only once. One third of the requests ask for a fencing token, and one third
+/// for a permit of a semaphore.
 pub(crate) async fn load(server: &Server) {
     println!("keys that are used once, {TASKS} tasks");
     let locks = LockManager::connect(&server.url()).await.expect("the server takes locks");
@@ -69,7 +70,7 @@ async fn print(client: &Client, elapsed: Duration, cycles: u64) {
     );
 }
 
-/// Returns the number of keys in the tables, and the size of those.
+/// Returns the number of keys in the tables, and the size of the tables.
 async fn rows(client: &Client) -> (i64, i64) {
     let sql = "SELECT (SELECT count(*) FROM lock_core.keys), pg_total_relation_size('lock_core.keys') + \
                pg_total_relation_size('lock_core.holders')";

@@ -8,7 +8,7 @@ use lock_core::backend::postgres::tokio_postgres::{Client, Config, NoTls, config
 
 use crate::cpu;
 
-/// A server on a free port. It ends with this value.
+/// A server on a free port, which stops when this value is dropped.
 pub(crate) struct Server {
     child: Child,
     dir: PathBuf,
@@ -40,7 +40,8 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .unwrap_or_else(|_| missing());
-        // Before it has children, and before this process has threads.
+        // The server has no child processes yet, and this process has no other threads yet. So all of them inherit the
+        // core.
         if std::thread::available_parallelism().is_ok_and(|n| n.get() > 1) {
             pin(child.id(), 0);
             pin(std::process::id(), 1);
@@ -48,7 +49,7 @@ impl Server {
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
             std::thread::sleep(Duration::from_millis(20));
         }
-        // It listens before it takes connections.
+        // The server listens before it accepts connections.
         std::thread::sleep(Duration::from_secs(1));
         Self { child, dir, port }
     }
@@ -69,7 +70,7 @@ impl Server {
         self.port
     }
 
-    /// Returns the CPU time so far of the server's living processes.
+    /// Returns the CPU time of the server's living processes so far.
     pub(crate) fn cpu(&self) -> Duration {
         let parent = self.child.id();
         let children =
@@ -79,7 +80,7 @@ impl Server {
     }
 }
 
-/// Opens a connection of the driver.
+/// Opens a connection with the driver of the library.
 pub(crate) async fn connect(port: u16) -> Client {
     let stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.expect("the server listens");
     stream.set_nodelay(true).expect("nodelay");
@@ -92,7 +93,7 @@ pub(crate) async fn connect(port: u16) -> Client {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A fast shutdown, which leaves no shared memory.
+        // A fast shutdown leaves no shared memory behind.
         let id = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
         if let Some(id) = id {
             let _ = rustix::process::kill_process(id, rustix::process::Signal::QUIT);
@@ -102,7 +103,8 @@ impl Drop for Server {
     }
 }
 
-/// Returns a program of Postgres: from the folder that Debian uses, or on the path. It does not run as root.
+/// Returns a command that runs a program of Postgres, from the folder that Debian uses or from the path. The program
+/// does not run as root.
 fn program(name: &str) -> Command {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let found =

@@ -1,4 +1,4 @@
-//! Tasks of this process: a key for each, or one key for all.
+//! Measures tasks of this process, with one key for each task or one key for all.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::server::Server;
 
 const WAITING: usize = 32;
 
-/// A key that is free: the advisory lock and its release over one connection, the least that a lease in a table can cost in
-/// two ways, and the library.
+/// Measures free keys. Compares the library with an advisory lock over one connection, and with two forms of the
+/// cheapest lease in a table.
 pub(crate) async fn free(server: &Server) {
     let locks = LockManager::connect(&server.url()).await.expect("connects");
     let sessions = LockManager::connect(&server.advisory_url()).await.expect("connects");
@@ -44,8 +44,7 @@ pub(crate) async fn free(server: &Server) {
     }
 }
 
-/// A key that all wait for: an advisory lock with a connection for each task, and `fair`, which waits in the order of
-/// arrival.
+/// Measures one key for all tasks. Compares the library with an advisory lock that has one connection for each task.
 pub(crate) async fn hot(server: &Server) {
     let locks = LockManager::connect(&server.url()).await.expect("connects");
     let mut all = Vec::new();
@@ -89,8 +88,8 @@ impl Advisory {
     }
 }
 
-/// A lease that is one row, taken and released by one plain statement each. It has neither waiters nor fencing tokens, and
-/// a grant that has expired stays taken: no lock in a table can do less.
+/// A lease in one row, with one plain statement for the acquisition and one for the release. It has neither waiters nor
+/// fencing tokens, and an expired grant still blocks the key. No lock in a table can do less.
 struct Row {
     client: Client,
     take: Statement,
@@ -98,14 +97,14 @@ struct Row {
 }
 
 impl Row {
-    /// The holder writes the row when it takes it, and deletes it when it releases.
+    /// Returns a lease whose acquisition inserts the row, and whose release deletes the row.
     async fn written(client: Client) -> Self {
         let take =
             "INSERT INTO written VALUES ($1, $2, clock_timestamp() + interval '10 s') ON CONFLICT DO NOTHING";
         Self::new(client, "written", take, "DELETE FROM written WHERE key = $1 AND owner = $2").await
     }
 
-    /// The row stays, and the release waits for no disk.
+    /// Returns a lease that updates an existing row. Its release does not wait for the disk.
     async fn changed(client: Client) -> Self {
         let take = "UPDATE changed SET owner = $2, expires_at = clock_timestamp() + interval '10 s' WHERE key = $1 AND owner = ''";
         let release = "UPDATE changed SET owner = '', expires_at = '-infinity' WHERE key = $1 AND owner = $2 \

@@ -1,4 +1,4 @@
-//! The cheapest way to send the commands of many tasks: all that are ready leave in one write.
+//! The cheapest way to send the commands of many tasks: one write sends the commands of all ready tasks.
 
 use std::io::{Error, ErrorKind, Result};
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! A redis-server for the benches, rounds in turn, and medians.
+//! A redis-server for the benches, rounds that take turns, and medians.
 #![allow(dead_code, reason = "each bench uses its part")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 #![allow(clippy::disallowed_methods, reason = "a bench measures time")]
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use gathered::Gathered;
 use redis::aio::MultiplexedConnection;
 
-/// A redis-server on a free port, without persistence. It ends with this value.
+/// A redis-server on a free port, without persistence. The server stops when this value is dropped.
 pub(crate) struct Server {
     child: Child,
     dir: PathBuf,
@@ -59,7 +59,7 @@ impl Server {
             eprintln!("redis-server is not installed: apt-get install -y redis-server");
             std::process::exit(1);
         };
-        // Asked only once, because a pinned process has one core.
+        // The number of cores is read once, because a pinned process sees only one core.
         static PINS: OnceLock<bool> = OnceLock::new();
         if *PINS.get_or_init(|| std::thread::available_parallelism().is_ok_and(|n| n.get() > 1)) {
             pin(child.id(), 0);
@@ -72,7 +72,8 @@ impl Server {
         server
     }
 
-    /// Stops the process: connections stay open, and get no answer. It still ends with this value.
+    /// Suspends the server's process. Its connections stay open and get no answer. Dropping this value still ends the
+    /// process.
     pub(crate) fn stop(&self) {
         let stopped = Command::new("kill").args(["-STOP", &self.child.id().to_string()]).status();
         assert!(stopped.is_ok_and(|status| status.success()), "cannot stop redis-server");
@@ -85,7 +86,7 @@ impl Server {
         }
     }
 
-    /// Opens a plain connection with the driver of the library, on which every command is a packet of its own.
+    /// Opens a plain connection with the driver of the library. Each command is sent in its own packet.
     pub(crate) async fn connection(&self) -> MultiplexedConnection {
         self.connection_over(Sends::EachAlone).await
     }
@@ -123,8 +124,8 @@ impl Server {
         keys.len()
     }
 
-    /// Returns how many of the commands that a lock sends have crossed the network so far. Only `SET` is included of
-    /// the commands inside scripts.
+    /// Returns how many commands of a lock have crossed the network so far. Of the commands inside scripts, only `SET`
+    /// is included.
     pub(crate) async fn commands(&self) -> u64 {
         let info = self.command_stats().await;
         ["set", "evalsha", "script|load", "time"]
@@ -138,15 +139,15 @@ impl Server {
     }
 }
 
-/// How the commands of many tasks leave a plain connection.
+/// How a plain connection sends the commands of many tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sends {
-    /// With `TCP_NODELAY`, the default of the driver: one system call and one packet each.
+    /// `TCP_NODELAY` is set, which is the default of the driver: each command takes one system call and one packet.
     EachAlone,
-    /// Without it: the kernel holds a small packet back until the one before it has an answer. On a network with
-    /// delayed acknowledgements this can cost 40 ms.
+    /// `TCP_NODELAY` is not set: the kernel delays a small packet until the previous packet is acknowledged. On a
+    /// network with delayed acknowledgements this can cost 40 ms.
     Nagle,
-    /// With it, and all commands of the tasks that are ready in one system call.
+    /// `TCP_NODELAY` is set, and one system call sends the commands of all ready tasks.
     Gathered,
 }
 
@@ -155,7 +156,7 @@ where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
     let info = redis::RedisConnectionInfo::default().set_protocol(redis::ProtocolVersion::RESP3);
-    // A busy machine is no failure.
+    // Without a timeout, a busy machine causes no failure.
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
     let (connection, driver) =
         MultiplexedConnection::new_with_config(&info, stream, config).await.expect("says hello");
@@ -179,7 +180,7 @@ fn pin(pid: u32, core: u32) {
         .status();
 }
 
-/// Returns the cycles per second of `tasks` tasks that each repeat `cycle` for `window`.
+/// Returns the cycles per second of `tasks` tasks, each of which repeats `cycle` for `window`.
 pub(crate) async fn throughput<F, Fut>(tasks: usize, window: Duration, cycle: F) -> f64
 where
     F: Fn(usize) -> Fut + Clone + Send + 'static,
@@ -210,14 +211,14 @@ where
     done / start.elapsed().as_secs_f64()
 }
 
-/// A round of [`throughput`], and the CPU time for a cycle of it.
+/// The result of one round of [`throughput`], with the CPU time for each cycle.
 pub(crate) struct Round {
     pub(crate) rate: f64,
     pub(crate) client: Option<Duration>,
     pub(crate) server: Option<Duration>,
 }
 
-/// Measures a round of [`throughput`] with the CPU time of this process and, if there is one, of the server.
+/// Measures one round of [`throughput`], with the CPU time of this process and of the server, if there is one.
 pub(crate) async fn round<F, Fut>(tasks: usize, window: Duration, server: Option<&Server>, cycle: F) -> Round
 where
     F: Fn(usize) -> Fut + Clone + Send + 'static,
@@ -233,7 +234,7 @@ where
     Round { rate, client: each(client, client_after), server: each(server, server_after) }
 }
 
-/// Prints what [`row`] prints, and the medians of the CPU times.
+/// Prints the output of [`row`], and the medians of the CPU times.
 pub(crate) fn rounds(name: &str, rounds: &[Round], base: &[Round]) {
     let rates = |rounds: &[Round]| rounds.iter().map(|round| round.rate).collect::<Vec<_>>();
     row(name, &rates(rounds), &rates(base));
@@ -246,7 +247,7 @@ pub(crate) fn rounds(name: &str, rounds: &[Round], base: &[Round]) {
     }
 }
 
-/// Returns the median of the times of `rounds` in ns, if each has one.
+/// Returns the median of the times of `rounds` in ns, or `None` if a round has no time.
 pub(crate) fn median_of(rounds: &[Round], time: impl Fn(&Round) -> Option<Duration>) -> Option<f64> {
     let nanos = rounds.iter().map(|round| Some(time(round)?.as_secs_f64() * 1e9)).collect::<Option<_>>()?;
     Some(median(nanos))
@@ -258,7 +259,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Prints the median of `values`, and of their ratios to `base`, round by round.
+/// Prints the median of `values`, and the median of their ratios to `base`, round by round.
 pub(crate) fn row(name: &str, values: &[f64], base: &[f64]) {
     let ratios: Vec<_> = values.iter().zip(base).map(|(value, base)| value / base).collect();
     let (low, high) = ratios.iter().fold((f64::MAX, f64::MIN), |(low, high), r| (low.min(*r), high.max(*r)));

@@ -1,4 +1,4 @@
-//! Tasks that repeat a cycle in short rounds, and the table of what they cost.
+//! Runs tasks that repeat a cycle in short rounds, and prints a table of their costs.
 #![allow(clippy::print_stdout, reason = "a bench prints its table")]
 #![allow(clippy::disallowed_methods, reason = "a bench measures time")]
 
@@ -14,7 +14,7 @@ use crate::cpu;
 pub(crate) const ROUNDS: usize = 5;
 pub(crate) const WINDOW: Duration = Duration::from_secs(1);
 
-/// The rate of a round, and the CPU time of a cycle in us.
+/// The rate of one round, and the CPU time of a cycle in us.
 #[derive(Clone, Copy)]
 pub(crate) struct Round {
     rate: f64,
@@ -22,7 +22,8 @@ pub(crate) struct Round {
     server: f64,
 }
 
-/// Lets `tasks` tasks repeat `cycle`, and measures a window after a warm-up. `server` returns the CPU time of the server.
+/// Runs `tasks` tasks that repeat `cycle`, and measures one window after a warm-up. `server` returns the CPU time of
+/// the server.
 pub(crate) async fn round<F, Fut>(server: impl Fn() -> Duration, tasks: usize, cycle: F) -> Round
 where
     F: Fn(usize) -> Fut + Clone + Send + 'static,
@@ -63,12 +64,13 @@ where
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Lock,
-    /// As `Lock`, with a fencing token.
+    /// Like `Lock`, with a fencing token.
     Fenced,
     Fair,
 }
 
-/// As [`round`], with a lock of the library: a key for each task, or one for all if it is `hot`.
+/// Runs [`round`] with a lock of the library. If `hot` is true, all tasks share one key. Otherwise each task has its
+/// own key.
 pub(crate) async fn lock_round(
     server: impl Fn() -> Duration,
     tasks: usize,
@@ -92,7 +94,7 @@ pub(crate) async fn lock_round(
     round(server, tasks, cycle).await
 }
 
-/// Prints the medians of a kind, with the ratios to `base`, round by round.
+/// Prints the medians of one kind, and the median of the ratios to `base`, round by round.
 pub(crate) fn print(name: &str, rounds: &[Round], base: &[Round]) {
     let median = |mut values: Vec<f64>| {
         values.sort_by(f64::total_cmp);

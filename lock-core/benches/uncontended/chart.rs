@@ -1,4 +1,4 @@
-//! The tables of Redis as a picture, for the README.
+//! Draws the tables of Redis as a picture for the README.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ const ROW: f64 = 24.0;
 const NAMES: f64 = 190.0;
 const BARS: f64 = 330.0;
 
-/// Returns an SVG with a bar for the cycles per second of each kind, and the CPU time of a cycle beside it.
+/// Returns an SVG with a bar for the cycles per second of each kind, and with the CPU time of a cycle beside each bar.
 pub(crate) fn svg(tables: &[(usize, Vec<Measured>)]) -> String {
     let mut body = String::new();
     let mut y = 26.0;
@@ -29,7 +29,7 @@ pub(crate) fn svg(tables: &[(usize, Vec<Measured>)]) -> String {
     )
 }
 
-/// Draws the rows of one number of tasks and returns their height.
+/// Draws the rows for one number of tasks and returns their height.
 fn panel(body: &mut String, top: f64, tasks: usize, table: &[Measured]) -> f64 {
     text(body, 12.0, top, "#1f2328", "bold", &tasks_of(tasks));
     let rate = |measured: &Measured| median(measured.rounds.iter().map(|round| round.rate).collect());
@@ -65,7 +65,7 @@ fn label(measured: &Measured, rate: f64) -> String {
     label
 }
 
-/// Writes a rate with three digits or in thousands.
+/// Formats a rate with three digits, or in thousands.
 fn thousands(rate: f64) -> String {
     match rate {
         rate if rate < 1_000.0 => format!("{rate:.0}"),

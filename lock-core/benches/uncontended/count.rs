@@ -1,4 +1,4 @@
-//! Exactly so many cycles of one kind, for a tool that counts instructions.
+//! Runs an exact number of cycles of one kind, for a tool that counts instructions.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use crate::cycles::{cycle, load, raw};
 use crate::memory::{lock, lock_key, locks, mutexes};
 use crate::rig::Server;
 
-/// Runs a number of cycles, spread over tasks with keys of their own.
+/// Runs a number of cycles, divided among the tasks. Each task has its own key unless the name of the kind begins with
+/// `hot`.
 pub(crate) fn run(arguments: &[String]) {
     let [kind, tasks, cycles, ..] = arguments else { panic!("count <kind> <tasks> <cycles>") };
     let (tasks, cycles): (usize, usize) =

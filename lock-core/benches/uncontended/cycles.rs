@@ -1,4 +1,4 @@
-//! One cycle, acquire and release, of the library and of what it is compared with.
+//! One cycle, acquire and release, of the library and of its baselines.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) async fn load(connection: &mut MultiplexedConnection) -> Arc<str> {
     sha.into()
 }
 
-/// Locks a key of its own.
+/// Returns a cycle of the library. Each task locks its own key.
 pub(crate) fn cycle(locks: LockManager, fencing: bool) -> impl Fn(usize) -> Cycle + Clone + Send + 'static {
     move |task| {
         let request = locks.lock(format!("bench:{task}")).fencing(fencing);
@@ -31,7 +31,7 @@ pub(crate) fn cycle(locks: LockManager, fencing: bool) -> impl Fn(usize) -> Cycl
     }
 }
 
-/// Sends plain `SET key value NX PX ttl`, and an `EVALSHA` that compares and deletes.
+/// Returns a cycle that sends a plain `SET key value NX PX ttl`, and an `EVALSHA` that compares and deletes.
 pub(crate) fn raw(
     connection: MultiplexedConnection,
     sha: Arc<str>,

@@ -1,4 +1,4 @@
-//! A lock that counts only once a replica has it.
+//! Measures a lock that is granted only after a replica has received it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::cycles::{cycle, load, raw};
 use crate::rig::{Server, row, throughput};
 use crate::{ROUNDS, WINDOW, tasks_of};
 
-/// Measures a lock that counts only once a replica has it. The replica runs on the core of its primary.
+/// Measures the locks. The replica runs on the same core as its primary.
 pub(crate) async fn run(primary: &Server, replica: &Server) {
     let (mut connection, mut other) = (primary.connection().await, replica.connection().await);
     set(&mut connection, "repl-diskless-sync-delay", "0").await;

@@ -7,16 +7,18 @@
 //! cargo bench -p lock-core --features redis --bench uncontended -- count memory 1 4000
 //! ```
 //!
-//! On memory, compared with a tokio `Mutex`. On Redis, compared with plain `SET key value NX PX ttl` and an `EVALSHA`
-//! that compares and deletes, through the same driver in the same run, sent in three ways: gathered writes, Nagle's
-//! algorithm and `TCP_NODELAY`; 1, 64 and 512 tasks, each on its own key. The kinds take turns in short rounds, and
-//! each ratio compares values of one round. With `chart`, the tables are also drawn into a file.
+//! On the memory store, the baseline is a tokio `Mutex`. On Redis, the baseline is a plain `SET key value NX PX ttl`
+//! and an `EVALSHA` that compares and deletes, through the same driver in the same run. It is sent in three ways: with
+//! gathered writes, with Nagle's algorithm, and with `TCP_NODELAY`. There are 1, 64 and 512 tasks, each on its own key.
+//! The kinds take turns in short rounds, and each ratio compares values of one round. With `chart`, the tables are also
+//! drawn into a file.
 //!
-//! With `durability`, on a primary with a replica: `durability=replicas(1)` in the URL, compared with the same URL
-//! without it.
+//! With `durability`, the bench uses a primary with a replica. It compares `durability=replicas(1)` in the URL with the
+//! same URL without this option.
 //!
-//! With `count`, exactly so many cycles of one kind (`mutex`, `memory`, `raw`, `redis`; `hot-mutex` and `hot` with one key
-//! for all tasks) on one thread, and nothing else: for a tool that counts instructions. The README says how.
+//! With `count`, the bench runs an exact number of cycles of one kind on one thread and nothing else, for a tool that
+//! counts instructions. The kinds are `mutex`, `memory`, `raw`, `redis`, `hot-mutex` and `hot`. The last two use one
+//! key for all tasks. The README explains how to run it.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
 mod chart;
@@ -50,7 +52,7 @@ fn main() {
         return count::run(arguments);
     }
     let server = Server::start();
-    // One worker, because the client has one core.
+    // There is one worker thread, because the client has one core.
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).enable_all().build().expect("a runtime");
     if after("durability").is_some() {

@@ -1,4 +1,4 @@
-//! The memory store, compared with a tokio `Mutex`.
+//! Compares the memory store with a tokio `Mutex`.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ pub(crate) async fn lock(mutexes: Mutexes, task: usize) {
     tokio::task::consume_budget().await;
 }
 
-/// Returns a manager and the keys of the tasks. Made before, as the mutexes are.
+/// Returns a manager and the keys of the tasks. They are created before the measurement, like the mutexes.
 pub(crate) fn locks(tasks: usize) -> Locks {
     let keys = (0..tasks).map(|task| Key::new(&format!("bench:{task}")).expect("a key")).collect();
     Arc::new((LockManager::in_memory(), keys))
 }
 
-/// Locks a key of its own.
+/// Locks and releases the task's own key.
 pub(crate) async fn lock_key(locks: Locks, task: usize) {
     let (locks, keys) = &*locks;
     let guard = locks.lock(keys[task].clone()).acquire().await.expect("nobody else has it");

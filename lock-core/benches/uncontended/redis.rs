@@ -1,4 +1,4 @@
-//! A free key on Redis, compared with the three ways to send the same two commands without a library.
+//! Measures a free key on Redis, compared with three ways to send the same two commands without a library.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{ROUNDS, WINDOW, tasks_of};
 
 const TASKS: [usize; 3] = [1, 64, 512];
 
-/// One measurement: its name, and one cycle of a task.
+/// One measured kind: its name, and the cycle of a task.
 struct Kind {
     name: &'static str,
     cycle: Arc<dyn Fn(usize) -> Cycle + Send + Sync>,
@@ -55,7 +55,7 @@ async fn kinds(server: &Server) -> Vec<Kind> {
     kinds
 }
 
-/// The kinds take turns, so that a ratio compares rounds that ran one after the other.
+/// Measures the kinds in turns, so that a ratio compares rounds that ran one after the other.
 async fn table(server: &Server, kinds: &[Kind], tasks: usize) -> Vec<Measured> {
     let mut table: Vec<_> =
         kinds.iter().map(|kind| Measured { name: kind.name, rounds: Vec::new() }).collect();

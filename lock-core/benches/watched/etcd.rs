@@ -1,5 +1,5 @@
-//! etcd without the library: one entry, put and deleted, on a lease that is there. Either plain requests, which would
-//! overwrite the lock of another client, or transactions that read the entry first.
+//! A lock on etcd without the library: one entry, put and deleted, on an existing lease. It sends plain requests, which
+//! would overwrite the lock of another client, or transactions that read the entry first.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use self::codec::Messages;
 use self::http2::{Driver, Http2};
 use crate::tables::Least;
 
-// The connection and the codec of the library: what is compared is the work of a lock.
+// The bench uses the connection and the codec of the library, so that only the work of a lock is compared.
 #[path = "../../src/backend/etcd/link/codec.rs"]
 mod codec;
 #[allow(dead_code, reason = "the library asks more of a connection")]
@@ -29,8 +29,8 @@ pub(crate) struct Etcd {
     _driver: Driver,
 }
 
-/// `LeaseGrantRequest` and its answer, `PutRequest`, `DeleteRangeRequest`, `TxnRequest` and its answer of etcd's rpc.proto, as
-/// far as they are used here.
+/// The used fields of `LeaseGrantRequest` and its answer, `PutRequest`, `DeleteRangeRequest`, `TxnRequest` and its
+/// answer, as in rpc.proto of etcd.
 #[derive(Clone, PartialEq, prost::Message)]
 struct LeaseGrant {
     #[prost(int64, tag = "1")]
@@ -59,10 +59,10 @@ struct Delete {
     key: Vec<u8>,
 }
 
-/// The operator is `=`, which is the default.
+/// The omitted operator has its default value, `=`.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Compare {
-    /// 1: the revision of the creation, 3: the value.
+    /// The compared field: 1 is the revision of the creation, 3 is the value.
     #[prost(int32, tag = "2")]
     target: i32,
     #[prost(bytes = "vec", tag = "3")]
@@ -99,7 +99,7 @@ struct Done {
 struct Ignored {}
 
 impl Etcd {
-    /// `looks`: by transactions.
+    /// Connects and creates a lease. If `looks` is true, each cycle sends transactions that read the entry first.
     pub(crate) async fn connect(port: u16, looks: bool) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).await.expect("the server listens");
         stream.set_nodelay(true).expect("nodelay");

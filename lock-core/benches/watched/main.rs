@@ -1,14 +1,15 @@
-//! etcd and ZooKeeper, whose waiters watch the place before theirs, compared with the least that a lock can write there.
+//! Compares etcd and ZooKeeper, whose waiters watch the entry before their own, with the least that a lock can write
+//! there.
 //!
 //! ```sh
 //! cargo bench -p lock-core --features etcd,zookeeper --bench watched              # both, about two minutes
 //! cargo bench -p lock-core --features etcd,zookeeper --bench watched -- etcd      # or zookeeper
 //! ```
 //!
-//! The baseline is one node or one entry, created and deleted through the same driver: it has no order, no waiters, and
-//! no fencing token. On etcd, a lock looks at the entry before it changes it, which takes a transaction; that is a
-//! second baseline. The server is one process without a second member, on one core and without a disk; all clients have
-//! the other core, if the machine has two.
+//! The baseline creates and deletes one node or one entry through the same driver. It has no order, no waiters, and no
+//! fencing token. On etcd, a lock reads the entry before it changes it, which takes a transaction. This is a second
+//! baseline. The server is one process without a second member, on one core and without a disk. All clients have the
+//! other core, if the machine has two.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
 #[path = "../rig/cpu.rs"]
@@ -33,7 +34,7 @@ fn main() {
             continue;
         }
         let server = start();
-        // One worker: two that share a core wait for each other.
+        // There is one worker thread, because two workers on one core would wait for each other.
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build().expect("a runtime");
         runtime.block_on(tables::run(&server, name));

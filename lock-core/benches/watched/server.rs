@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::cpu;
 
-/// A server on free ports. It ends with this value.
+/// A server on free ports, which stops when this value is dropped.
 pub(crate) struct Server {
     child: Child,
     dir: PathBuf,
@@ -15,11 +15,11 @@ pub(crate) struct Server {
     pub(crate) url: String,
 }
 
-/// The classes of ZooKeeper, in the folder that Debian uses.
+/// The class path of ZooKeeper, in the folders that Debian uses.
 const CLASSES: &str = "/etc/zookeeper/conf:/usr/share/java/*";
 
 impl Server {
-    /// Starts etcd, with a history that it compacts.
+    /// Starts etcd with automatic compaction of its history.
     pub(crate) fn etcd() -> Self {
         let (dir, port, peer) = (directory(), port(), port());
         let url = |port: u16| format!("http://127.0.0.1:{port}");
@@ -55,7 +55,7 @@ impl Server {
     fn start(mut command: Command, dir: PathBuf, port: u16, url: String, package: &str) -> Self {
         let spawned = command.current_dir(&dir).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let mut child = spawned.unwrap_or_else(|_| missing(package));
-        // This runs before the process has threads.
+        // This process has no other threads yet, so all of them inherit the core.
         if std::thread::available_parallelism().is_ok_and(|n| n.get() > 1) {
             pin(child.id(), 0);
             pin(std::process::id(), 1);
@@ -66,7 +66,7 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        // It listens before it answers.
+        // The server listens before it answers requests.
         std::thread::sleep(Duration::from_secs(2));
         Self { child, dir, port, url }
     }
@@ -89,7 +89,7 @@ fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
 }
 
-/// Makes a folder, in memory if the machine has such a folder: the disk is not measured.
+/// Creates a folder, in memory if the machine has a folder there. The disk is not measured.
 fn directory() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };

@@ -1,4 +1,4 @@
-//! The measurements, and their tables.
+//! Runs the measurements and prints their tables.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,9 +13,9 @@ use crate::zookeeper::ZooKeeper;
 
 const WAITING: usize = 32;
 
-/// The least that a lock can write, without the library.
+/// A baseline that does the least that a lock can write, without the library.
 pub(crate) trait Least: Send + Sync {
-    /// Creates one node or entry for a task, and deletes it.
+    /// Creates and deletes one node or entry for a task.
     fn cycle(&self, task: usize) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 

@@ -1,4 +1,4 @@
-//! ZooKeeper without the library: one node, as the recipe of a lock creates it.
+//! A lock on ZooKeeper without the library: one node, as the usual lock recipe creates it.
 
 use std::future::Future;
 use std::pin::Pin;

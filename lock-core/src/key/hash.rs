@@ -55,7 +55,7 @@ mod tests {
         }
     }
 
-    /// Otherwise all keys of one shard would collide in the shard's map.
+    /// If these bits were equal, all keys of one shard would collide in the map of the shard.
     #[test]
     fn the_keys_of_one_shard_differ_in_the_bits_of_its_map() {
         let keys = (0..10_000).map(|i| Key::new(&format!("order:{i}")).expect("a key"));

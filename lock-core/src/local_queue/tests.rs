@@ -233,7 +233,8 @@ fn a_key_that_was_held_is_remembered_until_it_is_found_free() {
     assert!(!local_queue.was_held(&key()));
 }
 
-/// Otherwise a request that another task sends in between could be refused because of a grant of its own process.
+/// Between two separate steps, another task could send a request. The store could then refuse this request because of a
+/// grant of the same process.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_ceases_to_linger_counts_as_being_released_in_the_same_step() {
     let locks = LockManager::in_memory();

@@ -81,7 +81,7 @@ mod tests {
 
     const NOW: Duration = Duration::from_secs(100_000);
 
-    /// A key, held for so many seconds, and how many wait for it.
+    /// Returns a key that was granted `age` seconds ago and has `waiting` waiters.
     fn held(key: &str, age: Option<u64>, waiting: usize) -> LockInfo {
         let id: GrantId = "a".repeat(40).parse().expect("an id");
         let since = age.map(|age| NOW - Duration::from_secs(age));
@@ -94,13 +94,13 @@ mod tests {
         for (others, of_age, key, age, waiting, is_long) in [
             (19, 2, "order:42", Some(21), 1, true),
             (19, 2, "order:42", Some(20), 1, false),
-            // Nobody waits for it.
+            // This key has no waiters.
             (19, 2, "order:42", Some(900), 0, false),
-            // Too few of its kind, or none.
+            // Too few keys of the same kind are held, or none.
             (18, 2, "order:42", Some(900), 1, false),
             (19, 2, "import:42", Some(900), 1, false),
             (19, 2, "nightly", Some(900), 1, false),
-            // A short hold is no trouble, whatever the others do.
+            // A hold of up to 10 s is never reported, even if the other holds are shorter.
             (19, 0, "order:42", Some(10), 1, false),
             (19, 0, "order:42", Some(11), 1, true),
             // The store does not keep the time of the grant.
@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    /// Half of the locks may hang: what is usual is told by the other half.
+    /// Up to half of the locks may hang. The other half still shows the usual duration of a hold.
     #[test]
     fn many_may_be_long_and_the_oldest_are_named() {
         let mut locks: Vec<_> = (0..30).map(|at| held(&format!("shop:order:{at}"), Some(1), 0)).collect();
@@ -134,7 +134,7 @@ mod tests {
         );
     }
 
-    /// A short lock ends before the store shows when it was granted. It still counts for what is usual.
+    /// A short lock ends before the store shows when it was granted. It still counts for the usual duration.
     #[test]
     fn a_lock_without_the_time_of_its_grant_counts_by_its_request() {
         let record = || Some(OwnerRecord::new(Identity::of_this_process("").into(), None));
@@ -150,7 +150,7 @@ mod tests {
         locks.push(LockInfo::new("order:hangs", Mode::Exclusive, vec![hangs]).with_waiters(1, Vec::new()));
         let about = |now| find(&locks, now).into_iter().map(|finding| finding.about).collect::<Vec<_>>();
         assert_eq!(about(now), ["order:hangs"]);
-        // Each of the others may have waited for most of this time.
+        // Each of the other locks may have waited for most of the time since its request.
         assert_eq!(about(now + Duration::from_secs(600)), [""; 0]);
     }
 }

@@ -1,4 +1,4 @@
-//! The profiles that a program's attributes name are found, also when no code calls the function.
+//! The tests find the profiles that attributes of this program name, even if no code calls the function.
 
 use std::fmt::Debug;
 
@@ -12,7 +12,7 @@ async fn pay(id: u64) -> Result<(u64, LockManager), LockError> {
     Ok((id, LockManager::current()?))
 }
 
-/// No code calls these.
+/// No code calls these functions.
 #[allow(dead_code)]
 mod uncalled {
     use super::*;
@@ -51,7 +51,7 @@ mod uncalled {
 
 const PROFILES: [&str; 5] = ["checkout", "both", "generic", "method", "in_a_trait"];
 
-/// What `of_a_semaphore` needs.
+/// The profile that the function `of_a_semaphore` names.
 const SEMAPHORE: &str = "[profile.report]\nkind = \"semaphore\"\npermits = 3\n";
 
 fn text() -> String {
@@ -95,7 +95,7 @@ fn several_keys_need_a_profile_with_one_holder() {
     assert!(error.contains("kind is fair, but several keys have one holder each"), "{error}");
 }
 
-/// Found by the check, and by a reload, which then changes nothing.
+/// The check finds the error, and a reload finds it too and then changes nothing.
 #[test]
 fn what_a_call_would_refuse_is_found_before() {
     let cases = [
@@ -151,7 +151,7 @@ fn a_reload_keeps_what_attributes_name() {
     locks.validate(["unused"]).unwrap_err();
 }
 
-/// An attribute with nothing but a key and a profile.
+/// The attribute has only a key and a profile.
 #[tokio::test(start_paused = true)]
 async fn an_attribute_has_all_from_its_profile() {
     let file = File::new("[profile.checkout]\nkind = \"semaphore\"\npermits = 2\nstrategy = \"fail_fast\"");

@@ -1,4 +1,4 @@
-//! Variables, in a process of their own: to change them in this one needs unsafe code.
+//! Tests of environment variables, each in its own process. To change them in this process would need unsafe code.
 
 use std::process::Command;
 
@@ -6,13 +6,14 @@ use lock_core::{LockManager, backend::memory::Memory};
 
 use crate::{File, millis};
 
-/// Which file the child reads.
+/// The variable with the path of the file that the child process reads.
 const FILE: &str = "TEST_CONFIG_FILE";
 
-/// Set in the process that has the variables.
+/// This variable is set in the child process, which has the tested variables.
 const CHILD: &str = "TEST_CONFIG_CHILD";
 
-/// Returns whether this is the process that has the variables. Otherwise the test `name` runs in one that has them.
+/// Returns whether this is the child process, which has the variables. Otherwise runs the test `name` in a child
+/// process that has them.
 fn is_child(name: &str, variables: &[(&str, &str)]) -> bool {
     if std::env::var_os(CHILD).is_some() {
         return true;
@@ -43,7 +44,7 @@ async fn a_variable_counts_before_the_file() {
     assert!(refused.is_contended() && refused.waited().unwrap_or_default().is_zero(), "the file: {refused}");
     let nightly = locks.lock("b").profile("nightly").acquire().await.unwrap();
     assert_eq!(nightly.remaining(), millis(2_998), "only the variable");
-    // Without a file too.
+    // The variables also count if there is no file.
     let locks = LockManager::builder(Memory::new()).config_from_env().build().unwrap();
     assert_eq!(locks.lock("b").profile("nightly").acquire().await.unwrap().remaining(), millis(2_998));
 }

@@ -1,4 +1,4 @@
-//! Profiles from a file and from the environment, and what the attributes of a program name.
+//! Tests of profiles from a file and from the environment, and of the profiles that attributes name.
 #![allow(clippy::disallowed_methods, reason = "tests read the paused clock")]
 
 mod attributes;
@@ -16,12 +16,12 @@ fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// What the first holder says that its lock is for.
+/// Returns the label of the first holder, which says what its lock is for.
 fn label(info: &LockInfo) -> Option<&str> {
     info.holders[0].record.as_ref()?.label()
 }
 
-/// A configuration file, which goes with the value.
+/// A configuration file, which is deleted when this value is dropped.
 struct File(PathBuf);
 
 impl File {

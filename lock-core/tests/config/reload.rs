@@ -1,4 +1,4 @@
-//! A profile that changes in the file changes the next call, or nothing does.
+//! Tests of a reload: a changed profile affects the next call, and a file with a mistake changes nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ async fn the_next_request_has_what_the_file_says_now() {
     assert_eq!(held.remaining(), millis(998));
     assert_eq!(request().acquire().await.unwrap_err().kind(), LockErrorKind::Contended);
 
-    // A request that was made before is one that is made after, until it is sent.
+    // A request uses the profile of the time when it is sent, not of the time when it was made.
     let made_before = request();
     file.write("[profile.pay]\nttl = \"200ms\"\nstrategy = \"retry\"\nwait = \"70ms\"");
     locks.reload().unwrap();
@@ -83,12 +83,12 @@ async fn a_profile_has_its_kind_where_the_request_names_none() {
     assert_eq!(one.remaining(), millis(498), "the ttl of the program");
     assert!(request().try_acquire().await.unwrap().is_none());
     drop((one, two));
-    // These name their kind.
+    // These requests name their kind, so the kind of the profile does not count.
     let (one, two) = (locks.lock("l").profile("pool"), locks.request("m", Kind::Read).profile("pool"));
     let (_one, _two) = (one.acquire().await.unwrap(), two.acquire().await.unwrap());
     assert!(locks.lock("l").try_acquire().await.unwrap().is_none());
     assert!(locks.read("m").try_acquire().await.unwrap().is_some());
-    // Without a profile there is one holder, which may enter again.
+    // Without a profile there is one holder, which may enter its own lock again.
     let _alone = locks.request("n", None).acquire().await.unwrap();
     assert!(locks.lock("n").try_acquire().await.unwrap().is_none());
     let error = locks.all(["a", "b"]).profile("pool").acquire().await.unwrap_err();
@@ -140,7 +140,7 @@ async fn what_else_a_profile_says_is_done() {
     assert!(waiting.await.unwrap().unwrap_err().is_timed_out(), "it is kept for 5 s");
 }
 
-/// Requests of many tasks while the profile changes: each sees one state, and none a part of both.
+/// Many tasks send requests while the profile changes. Each request sees one state, never a mix of both.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_never_sees_a_part_of_two_states() {
     let states = [
@@ -155,7 +155,7 @@ async fn a_request_never_sees_a_part_of_two_states() {
             let (locks, done) = (locks.clone(), Arc::clone(&done));
             tokio::spawn(async move {
                 while !done.load(Ordering::Relaxed) {
-                    // A `skip` with the `wait` of the other state would be refused.
+                    // If `skip` came with the `wait` of the other state, the check would refuse it.
                     locks.lock("k").profile("p").check().unwrap();
                     tokio::task::yield_now().await;
                 }
@@ -173,7 +173,7 @@ async fn a_request_never_sees_a_part_of_two_states() {
     }
 }
 
-/// A reload may come between the truncation of a file and its new text.
+/// A reload may happen after the file was truncated and before its new text is written.
 #[tokio::test(start_paused = true)]
 async fn a_file_that_lost_all_profiles_changes_nothing_unless_it_says_so() {
     let file = File::new("[profile.pay]\nttl = \"1s\"");
@@ -200,7 +200,7 @@ fn a_configuration_is_a_regular_file_that_a_person_has_written() {
     let file = File::new(&"# a line\n".repeat(200_000));
     let text = of(&file.path().display().to_string()).unwrap_err().to_string();
     assert!(text.contains("longer than 1 MiB"), "{text}");
-    // Each mistake has its line.
+    // Each mistake is reported on its own line.
     let lines: Vec<String> = (0..2_000).map(|number| format!("wrong{number} = 1\n")).collect();
     file.write(&lines.concat());
     let text = of(&file.path().display().to_string()).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Broken answers to an acquire.
+//! Acquires with broken answers.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl Broken {
                 let _ = self.reset(&claim, claim.ttl);
             }
             Fault::DroppedTryTakes => {
-                // A request that adds its owner only once it is answered.
+                // Another owner has the grant until the request is answered.
                 let mut early = claim.clone();
                 early.owner = lock_core::testkit::Claims::new()?.owner();
                 let taken = self.inner.acquire(&early, Ask::Try).await?;

@@ -23,7 +23,7 @@ use lock_core::backend::{
 use lock_core::key::Key;
 use lock_core::{GrantId, Listed, LockError, LockErrorKind, LockInfo, Result};
 
-/// The broken memory store.
+/// A memory store with one planted bug.
 #[derive(Clone, Debug)]
 pub(crate) struct Broken {
     inner: Memory,
@@ -34,9 +34,9 @@ pub(crate) struct Broken {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The last granted claim, by key.
+    /// The last granted claim of each key.
     holders: HashMap<String, Claim>,
-    /// Queued claims, and whether they gave their entry up.
+    /// The queued claims.
     waiting: Vec<Claim>,
     listeners: HashMap<u128, Weak<dyn Listener>>,
     latches: Latches,
@@ -48,7 +48,7 @@ impl Broken {
         Self { inner: Memory::new(), fault, limited: false, state: Arc::default() }
     }
 
-    /// Returns the same store without shared locks, permits, queues and tokens.
+    /// Returns the same store, without support for shared locks, permits, queues and tokens.
     pub(crate) fn limited(self) -> Self {
         Self { limited: true, ..self }
     }
@@ -63,7 +63,7 @@ impl Broken {
         state.calls
     }
 
-    /// Returns the claim as the broken store understands it.
+    /// Returns the claim as the broken store misreads it.
     fn read(&self, claim: &Claim) -> Claim {
         let mut claim = claim.clone();
         match self.fault {
@@ -112,7 +112,7 @@ impl Broken {
         Ok(())
     }
 
-    /// Replaces the holder by the same one with another lease.
+    /// Replaces the holder's grant by a grant of the same owner with another lease.
     fn reset(&self, claim: &Claim, ttl: Duration) -> Renewal {
         if !matches!(now(self.inner.release(claim, None)), Ok(Released::Released)) {
             return Renewal::NotOwned;
@@ -172,7 +172,7 @@ impl Broken {
     }
 }
 
-/// Returns the claim on its first key alone.
+/// Returns the claim, reduced to its first key.
 fn first_of(claim: &Claim) -> Claim {
     let mut claim = claim.clone();
     claim.more = [].into();
@@ -185,7 +185,7 @@ fn with_ttl(claim: &Claim, ttl: Duration) -> Claim {
     claim
 }
 
-/// Polls once: the memory store answers at the first poll.
+/// Polls the future once. The memory store answers at the first poll.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());

@@ -11,17 +11,17 @@ pub(crate) enum Fault {
     KeepsNothing,
     /// The former owner of a kept key can renew it.
     KeptIsRenewed,
-    /// A renewal of a free key takes it.
+    /// A renewal of a free key acquires the key.
     RenewResurrects,
     /// A renewal sets the lease, shorter or longer.
     RenewShortens,
-    /// A renewal answers yes and does nothing.
+    /// A renewal is answered with success and does nothing.
     RenewDoesNothing,
-    /// A renewal of another owner's grant answers yes.
+    /// A renewal of another owner's grant is answered with success.
     RenewLies,
-    /// A renewal answers twice the lease that it gave.
+    /// The answer to a renewal promises twice the lease that was granted.
     RenewPromisesMore,
-    /// A batch is answered in another order.
+    /// The answers to a batch are in another order than the renewals.
     BatchReversed,
     /// A repeated acquire is refused.
     NotIdempotent,
@@ -39,7 +39,7 @@ pub(crate) enum Fault {
     FoldsCase,
     /// Tokens decrease.
     TokensFall,
-    /// Any owner gets a token.
+    /// Any owner gets a token, even without a grant.
     TokenForAnybody,
     /// Readers exclude each other.
     ReadersExclude,
@@ -49,51 +49,51 @@ pub(crate) enum Fault {
     OnePermitTooMany,
     /// The queue has no order.
     NoOrder,
-    /// A claim that leaves the queue with its release stays in it.
+    /// If a queued claim is released, its queue entry remains.
     StaysInQueue,
-    /// A waiter is notified when the lease expires, and not of a release.
+    /// A waiter is notified when the lease expires, but not when the holder releases.
     TellsNobody,
-    /// A try whose future is dropped before its end takes the key as another owner.
+    /// A try whose future is dropped before its end acquires the key for another owner.
     DroppedTryTakes,
-    /// A try is queued.
+    /// A try adds an entry to the queue.
     TryTakesPlace,
-    /// An enqueue does not queue.
+    /// An enqueue adds no entry to the queue.
     NobodyHasPlace,
     /// A barging claim is queued although its own manager holds the key.
     PlaceBesideOwn,
     /// A barging claim is never queued.
     NoPlaceForBarging,
-    /// A holder that asks is told that there are no waiters.
+    /// A holder that asks for waiters gets the answer that there are none.
     SeesNobody,
-    /// A holder that asks is told of waiters, but not that it has lost the key.
+    /// A holder that asks for waiters gets an answer even if it has lost the key.
     SeesNoHolder,
-    /// A writer that waits for readers is not queued, whatever the answer says.
+    /// A writer that waits for readers is not queued, although the answer says that it is.
     NoPlaceForWriters,
-    /// The room in the queue is unlimited.
+    /// The limit on the length of the queue is ignored.
     AnyRoom,
-    /// Positions are counted from one.
+    /// Positions in the queue are counted from one, not from zero.
     WrongPositions,
     /// A refusal names the first of several keys, even if another one is held.
     NamesFirstOfSeveral,
     /// The error about another kind of lock names the first of several keys.
     BlamesFirstOfSeveral,
-    /// A refusal takes the last holder of a kept key for one that holds it.
+    /// A refusal names the last holder of a kept key as if it still held the key.
     KeptLooksHeld,
     /// A renewal reports no waiters.
     HidesWaiters,
-    /// A queue entry has a date long ago.
+    /// The date of a queue entry is long ago.
     PlacesUndated,
     /// A queue entry lives for ever.
     NobodyDies,
     /// A queue entry expires at once.
     DiesTooSoon,
-    /// A claim for another number of permits, or of another kind, joins the holders.
+    /// A claim with another number of permits, or of another kind, may join the current holders.
     PermitsOfAnyNumber,
-    /// A downgrade answers yes and does nothing.
+    /// A downgrade is answered with success and does nothing.
     DowngradeDoesNothing,
     /// A downgrade releases the key.
     DowngradeFrees,
-    /// A downgrade of another owner's grant answers yes.
+    /// A downgrade of another owner's grant is answered with success.
     DowngradeLies,
     /// A downgrade does not extend the lease.
     DowngradeKeepsLease,
@@ -103,7 +103,7 @@ pub(crate) enum Fault {
     Upgrades,
     /// Only the first of several keys is checked.
     FirstOfSeveral,
-    /// The first of several keys stays taken when another is held.
+    /// If another of several keys is held, the first key remains acquired.
     LeavesPart,
     /// Only the first of several keys is renewed.
     RenewsPart,
@@ -111,29 +111,29 @@ pub(crate) enum Fault {
     ReleasesPart,
     /// A claim of several keys overtakes the queue.
     SeveralOvertake,
-    /// All holders of a grant that is handed off have one token.
+    /// All holders of a handed-off grant have the same token.
     OneTokenForAllTurns,
-    /// Each owner that sets a latch has its own.
+    /// Each owner that sets a latch has its own latch.
     LatchOfEachOwner,
     /// Every repetition of a count-down by one owner counts.
     LatchCountsAgain,
     /// Setting an open latch closes it.
     LatchShuts,
-    /// A latch has no lease.
+    /// The lease of a latch never expires.
     LatchForEver,
-    /// A latch lives for its first lease.
+    /// A count-down or a wait does not extend the lease of a latch.
     LatchNotKept,
     /// Every step sets the lease of a latch, shorter or longer.
     LatchShortens,
     /// Counting down sets a latch that is not set.
     LatchFromNothing,
-    /// A latch and a lock of one key do not know each other.
+    /// A latch and a lock may use the same key at once.
     LatchBesideLock,
     /// The store sends no notification.
     Mute,
     /// The holder is notified of each waiter.
     TellsOfEverybody,
-    /// Grants and renewals are dated when they are answered.
+    /// Grants and renewals have the time of the answer instead of the time of the request.
     SentLate,
     /// A release does nothing.
     ReleaseDoesNothing,
@@ -141,39 +141,39 @@ pub(crate) enum Fault {
     LongLeases,
     /// A batch has one answer too many.
     OneAnswerTooMany,
-    /// A renewal whose future is dropped before its end loses the grant.
+    /// A renewal whose future is dropped before its end loses the grant of the holder.
     DroppedRenewalLoses,
-    /// An enqueue is queued as another owner until it is answered.
+    /// Until an enqueue is answered, its queue entry has another owner.
     DroppedPlaceStays,
-    /// The capability changes every time.
+    /// The capability differs from call to call.
     CapabilityChanges,
-    /// The capability keeps a key after its release for zero time.
+    /// The capability says that a key can be kept after its release, but for zero time.
     Contradicts,
     /// A probe is granted beside a holder.
     ProbeLies,
-    /// A heartbeat that is not needed gets an answer.
+    /// A heartbeat is answered with `Gone`, although the store needs no heartbeats.
     HeartbeatLies,
-    /// No key has a holder, according to the answers.
+    /// The answers say that no key has a holder.
     ListsNobody,
-    /// Every key is listed, whatever its prefix is.
+    /// A list ignores the prefix and contains every key.
     IgnoresPrefix,
-    /// An inspection of one key returns another that begins with its name.
+    /// An inspection of one key returns another key that begins with its name.
     InspectsByPrefix,
-    /// All keys are listed, without a limit.
+    /// A list ignores the limit and contains all keys.
     IgnoresLimit,
     /// A list shows the token of a holder.
     ShowsTokens,
-    /// A kept key looks held.
+    /// A kept key is listed as held.
     HidesKept,
     /// Only one of several holders is listed.
     ListsOneHolder,
-    /// A holder is listed as one since its request.
+    /// A list shows the time of a holder's request instead of the time of its grant.
     HeldSinceAsked,
     /// The waiters are listed in another order.
     WaitersBackwards,
     /// A forced release removes any holder.
     EvictsAnybody,
-    /// A forced release answers yes and does nothing.
+    /// A forced release is answered with success and does nothing.
     EvictDoesNothing,
     /// A mode that the capability lacks is treated as exclusive and barging.
     Approximates,
@@ -269,7 +269,7 @@ impl Fault {
         Self::EvictDoesNothing,
     ];
 
-    /// Returns one case that must find the bug; others may find it too.
+    /// Returns one case that must find the bug. Other cases may find it too.
     pub(crate) fn caught_by(self) -> &'static str {
         match self {
             Self::None => "",

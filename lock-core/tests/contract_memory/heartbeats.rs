@@ -1,4 +1,5 @@
-//! The memory store as a store whose queue entries live on heartbeats: it serves waiters by itself, and notifies them.
+//! The memory store, changed to a store whose queue entries depend on heartbeats. It serves and notifies its waiters
+//! itself.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
@@ -14,7 +15,7 @@ use lock_core::key::Key;
 use lock_core::owner::Owner;
 use lock_core::{GrantId, Listed, LockInfo, Result, WaiterInfo};
 
-/// The part of the contract that it breaks.
+/// The part of the contract that the store keeps. A variant's comment describes what the store breaks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kept {
     All,
@@ -24,7 +25,7 @@ pub(crate) enum Kept {
     AllButWord,
     /// A heartbeat does not extend the short lease of a grant from the queue.
     AllButLease,
-    /// A waiter that was served and gives up keeps the key.
+    /// A waiter that was already served keeps the key when it gives up.
     AllButLeaving,
 }
 
@@ -37,9 +38,9 @@ pub(crate) struct Beating {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The waiters in order of arrival, with the end of their entries.
+    /// The waiters in the order of arrival, each with the end of its queue entry.
     waiting: Vec<(Claim, Moment)>,
-    /// The owners that were served from the queue, and do not know it.
+    /// The owners that were served from the queue, but have not received the grant yet.
     served: HashSet<Owner>,
     listeners: HashMap<u128, Weak<dyn Listener>>,
 }
@@ -71,7 +72,7 @@ impl Beating {
         state.waiting.iter().any(|(waiting, _)| waiting.owner == claim.owner)
     }
 
-    /// Serves the waiters for `key`, as far as possible.
+    /// Serves waiters for `key` until the next one must wait.
     async fn serve(&self, key: &Key) {
         let now = Clock::Tokio.now();
         let waiting: Vec<Claim> = {

@@ -1,4 +1,4 @@
-//! Wrong lists, and forced releases of the wrong grants.
+//! Broken lists, and forced releases that remove the wrong grants.
 
 use lock_core::backend::Backend;
 use lock_core::backend::memory::Memory;

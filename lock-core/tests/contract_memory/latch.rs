@@ -1,4 +1,4 @@
-//! Latches that are broken on purpose.
+//! Latches with planted bugs.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use lock_core::key::Key;
 
 use super::Fault;
 
-/// What happens to a step.
+/// The effect of a bug on a step.
 pub(super) enum Step {
     /// The step goes to the store.
     Take(Key, LatchStep),
@@ -20,7 +20,7 @@ pub(super) enum Step {
 
 #[derive(Debug, Default)]
 pub(super) struct Latches {
-    /// The end of the lease that the last step set.
+    /// The end of each latch's lease, as set by the last step.
     ends: HashMap<String, Moment>,
     sets: HashMap<String, u32>,
 }

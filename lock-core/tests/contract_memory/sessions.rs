@@ -1,4 +1,4 @@
-//! The contract suite on a store whose grants live in sessions, and on sessions that are broken on purpose.
+//! The contract suite on a store whose grants live in sessions, and on sessions with planted bugs.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -14,8 +14,8 @@ use lock_core::testkit::contract::{self, Report, Subject};
 use lock_core::testkit::{Claims, SessionControl, SessionStore};
 use lock_core::{GrantId, Listed, LockError, LockErrorKind, LockInfo, LossReason, Result};
 
-/// Returns the cases that do not apply to a store whose grants live in sessions: no lease expires, no key is kept, and
-/// of all else only latches are missing.
+/// Returns the cases that do not apply to a store whose grants live in sessions. In such a store no lease expires and
+/// no key is kept. Apart from that, it only lacks latches.
 fn not_applicable() -> Vec<String> {
     let plain = [
         "downgrade::has_the_lease_of_its_ttl",
@@ -87,7 +87,8 @@ async fn a_store_whose_grants_live_in_sessions_keeps_the_contract() {
     }
 }
 
-/// Every broken session fails the case that is about its bug, and every case about sessions fails for one.
+/// Every broken session must fail the case about its bug, and every case about sessions must fail for at least one
+/// broken session.
 #[tokio::test(start_paused = true)]
 async fn every_broken_session_is_caught_and_every_case_catches_one() {
     let mut catching = BTreeSet::new();
@@ -108,23 +109,23 @@ async fn every_broken_session_is_caught_and_every_case_catches_one() {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
-    /// Its end frees nothing.
+    /// The end of a session frees none of its grants.
     KeepsItsGrants,
-    /// Its end ends every other session.
+    /// The end of a session ends all other sessions.
     EndsOthers,
-    /// No listener is notified of its end.
+    /// No listener is notified of the end of a session.
     TellsNobody,
-    /// The notification of its end includes released grants.
+    /// The notification of the end of a session also lists released grants.
     TellsOfReleased,
     /// A grant ends with the ttl of its claim.
     EndsByTtl,
-    /// A grant of an earlier session is renewed.
+    /// A grant of an ended session can be renewed.
     RenewsTheGone,
     /// The release of a grant whose session has ended fails.
     FailsToRelease,
     /// The release of a grant whose session has ended frees the key of the next holder.
     ReleasesTheNext,
-    /// Each process has only one session.
+    /// A process gets no new session after the end of its first one.
     EndsForGood,
     /// The queue entries of a session outlive it.
     KeepsItsPlaces,
@@ -133,7 +134,7 @@ enum Fault {
 }
 
 impl Fault {
-    /// Each bug with one case that must find it; others may find it too.
+    /// Each bug with one case that must find it. Other cases may find it too.
     const ALL: [(Self, &'static str); 11] = [
         (Self::KeepsItsGrants, "session::its_end_frees_what_it_holds"),
         (Self::EndsOthers, "session::its_end_frees_what_it_holds"),
@@ -149,22 +150,22 @@ impl Fault {
     ];
 }
 
-/// A store with sessions, with one part of the contract broken on purpose.
+/// A store with sessions and one planted bug.
 #[derive(Clone, Debug)]
 struct Broken {
     inner: SessionStore,
     control: SessionControl,
     fault: Fault,
     state: Arc<Mutex<State>>,
-    /// Claims of a process whose session never ends.
+    /// The claims of a process whose session never ends.
     ghosts: Arc<Claims>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Every granted claim, and the end of its ttl.
+    /// Every granted claim, with the end of its ttl.
     granted: Vec<(Claim, Moment)>,
-    /// The last granted claim, by key.
+    /// The last granted claim of each key.
     holders: HashMap<String, Claim>,
     ended: HashSet<u128>,
     listeners: HashMap<u128, Weak<dyn Listener>>,
@@ -230,7 +231,7 @@ impl Broken {
     }
 }
 
-/// Polls once: the store answers at the first poll.
+/// Polls the future once. The store answers at the first poll.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -262,7 +263,7 @@ impl Backend for Broken {
                 state.holders.insert(claim.key.as_str().to_owned(), claim.clone());
             }
             Attempt::Held(held) if held.queued_at.is_some() && self.fault == Fault::KeepsItsPlaces => {
-                // Another owner takes the entry behind it over, and outlives it.
+                // A process whose session never ends adds an entry behind this one. That entry outlives the session.
                 let ghost = self.ghosts.claim(&claim.key, claim.mode, claim.queue, claim.ttl);
                 drop(now(self.inner.acquire(&ghost, ask)));
             }

@@ -1,4 +1,4 @@
-//! A store for the cases.
+//! A store on which the cases run.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,15 +6,15 @@ use lock_tests::{Etcd, PostgresServer, RedisServer, ZooKeeperServers};
 
 use crate::ctl::Ctl;
 
-/// Keeps the cases of one store from those of another: they measure time.
+/// Prevents that the cases of two stores run at once, because the cases measure time.
 static ONE_STORE: Mutex<()> = Mutex::new(());
 
-/// A store, and how it is taken away.
+/// A running store, and the way to stop it.
 pub(crate) struct Bed {
     pub(crate) ctl: Ctl,
-    /// How many take one lock at once.
+    /// The number of programs that acquire one lock at once.
     pub(crate) crowd: usize,
-    /// Keeps the server, and stops it when it is called.
+    /// Stops the server when it is called. The closure owns the server, so the server lives as long as this value.
     stop: Box<dyn Fn() + Sync>,
 }
 
@@ -23,7 +23,7 @@ impl Bed {
         Self { ctl: Ctl(url), crowd: 100, stop: Box::new(stop) }
     }
 
-    /// Waits until no other store has its cases.
+    /// Waits until the cases of other stores have ended.
     pub(crate) fn alone() -> MutexGuard<'static, ()> {
         ONE_STORE.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -36,21 +36,22 @@ impl Bed {
     pub(crate) fn postgres() -> Self {
         let server = PostgresServer::with(&["max_connections=400"]);
         let url = format!("{}&connect_timeout=60s", server.url());
-        // Each has several connections, each of which is a process of the server.
+        // Each program has several connections, and each connection is a process of the server.
         Self { crowd: 20, ..Self::new(url, move || server.stop()) }
     }
 
     pub(crate) fn etcd() -> Self {
         let server = Etcd::start();
-        // Each of its sessions writes to the disk of the server several times.
+        // Each session writes to the disk of the server several times.
         Self { crowd: 20, ..Self::new(server.url(), move || server.stop(0)) }
     }
 
     pub(crate) fn zookeeper() -> Self {
         let servers = ZooKeeperServers::start();
-        // The leases of the cases are not shorter than their sessions.
+        // A session must not be longer than the shortest lease of the cases.
         let url = format!("{}?session_timeout=6s", servers.url("locks"));
-        // Their sessions are short, and a hundred programs that start at once can keep one from its heartbeats.
+        // The sessions are short. If a hundred programs start at once, one of them may miss the heartbeats of its
+        // session.
         Self { crowd: 20, ..Self::new(url, move || servers.stop(0)) }
     }
 

@@ -1,4 +1,4 @@
-//! The cases of `run`, each on each store.
+//! The cases of `run`, each of which runs on each store.
 
 use std::thread;
 
@@ -11,8 +11,8 @@ use crate::loss;
 
 pub(crate) type Case = (&'static str, fn(&Bed, &str));
 
-/// Cases that differ in one command line: its arguments, where `KEY` is the key, the exit code, and what is told. `HELD`
-/// is a key that another one holds.
+/// Cases that differ in one command line. Each has a name, the arguments, the exit code, and a part of the error
+/// output. `KEY` stands for the key, and `HELD` for a key that another process holds.
 const LINES: &[(&str, &[&str], i32, &str)] = &[
     ("success", &["KEY", "--", "true"], 0, ""),
     ("the command's code", &["KEY", "--", "sh", "-c", "exit 7"], 7, ""),
@@ -87,7 +87,7 @@ fn a_command_knows_its_lock(bed: &Bed, key: &str) {
 
 fn a_signal_is_forwarded(bed: &Bed, key: &str, signal: Signal, name: &str) {
     let log = Log::new();
-    // The inner shell is a child of the command. A shell lets its background ignore INT and QUIT.
+    // The inner shell is a child of the command. A shell makes its background processes ignore INT and QUIT.
     let inner = format!(
         "trap '{}; exit 0' {name}; {}; while :; do sleep 0.05; done",
         log.says(name),

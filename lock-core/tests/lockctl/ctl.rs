@@ -1,4 +1,4 @@
-//! Starts the program.
+//! Starts the program `lockctl`.
 #![allow(clippy::disallowed_methods, reason = "it measures how long the test waits")]
 
 use std::ffi::OsStr;
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use lock_tests::{Directory, PATIENCE};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The program with the URL of a store.
+/// The program `lockctl` with the URL of a store.
 #[derive(Clone)]
 pub(crate) struct Ctl(pub(crate) String);
 
-/// What a run has said, and its exit code; of one that a signal has ended, 128 and the signal.
+/// The output of a run and its exit code. After a signal, the code is 128 plus the number of the signal.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: i32,
@@ -24,13 +24,14 @@ pub(crate) struct Said {
 
 impl Ctl {
     fn command(&self, arguments: &[&str]) -> Command {
-        // A shell starts what runs in its background with some signals ignored, and lockctl leaves those ignored.
+        // A shell starts its background processes with some signals ignored, and lockctl keeps ignored signals ignored.
+        // So the test resets all signals.
         let mut command = self.program("env");
         command.args(["--default-signal", env!("CARGO_BIN_EXE_lockctl")]).args(arguments);
         command
     }
 
-    /// Returns a command that knows the store.
+    /// Returns a command whose environment names the store.
     pub(crate) fn program(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command
@@ -42,12 +43,12 @@ impl Ctl {
         command
     }
 
-    /// Runs it to its end.
+    /// Runs lockctl to its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> Said {
         said(self.command(arguments).output().expect("lockctl starts"))
     }
 
-    /// Starts it. Its output goes to files: a process that outlives it would hold a pipe open.
+    /// Starts lockctl. Its output goes to files, because a child that outlives it would keep a pipe open.
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
         Running::of(self.command(arguments))
     }
@@ -57,18 +58,18 @@ impl Ctl {
         serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
     }
 
-    /// Waits until this key has so many holders.
+    /// Waits until the key has `holders` holders.
     pub(crate) fn until_held(&self, key: &str, holders: u64) {
         until(&format!("{key} has {holders} holders"), || self.shown(key)["holding"] == holders);
     }
 
-    /// Waits until so many wait for this key.
+    /// Waits until the key has `waiting` waiters.
     pub(crate) fn until_waited_for(&self, key: &str, waiting: u64) {
         until(&format!("{waiting} wait for {key}"), || self.shown(key)["waiting"] == waiting);
     }
 }
 
-/// One that runs.
+/// A running program.
 pub(crate) struct Running {
     process: Child,
     said: Directory,
@@ -90,25 +91,25 @@ impl Running {
         kill_process(self.id(), signal).expect("it runs");
     }
 
-    /// Types into it.
+    /// Writes text to the standard input of the program.
     pub(crate) fn types(&mut self, text: &str) {
         let input = self.process.stdin.as_mut().expect("a pipe");
         input.write_all(text.as_bytes()).and_then(|()| input.flush()).expect("it reads");
     }
 
-    /// Returns what it has printed so far.
+    /// Returns the standard output so far.
     pub(crate) fn printed(&self) -> String {
         let bytes = fs::read(self.said.path().join("out")).expect("a file");
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Returns what it has told on the standard error so far.
+    /// Returns the standard error so far.
     pub(crate) fn told(&self) -> String {
         let bytes = fs::read(self.said.path().join("err")).expect("a file");
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Returns its warden, other than `before`.
+    /// Waits for the warden of this program and returns its id. The warden `before` does not count.
     pub(crate) fn warden(&self, before: Option<Pid>) -> Pid {
         let mut found = None;
         until("it has a warden", || {
@@ -125,7 +126,7 @@ impl Running {
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let processes = names.filter_map(|name| Pid::from_raw(name.parse().ok()?));
         let is_warden = |process: &Pid| {
-            // `id (name) state parent ..`
+            // The form of this file is `id (name) state parent ..`.
             let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
             stat.split_once("(warden) ")
                 .is_some_and(|(_, rest)| !rest.starts_with('Z') && rest[1..].starts_with(&own))
@@ -133,7 +134,7 @@ impl Running {
         processes.filter(is_warden).collect()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the program.
     pub(crate) fn end(mut self) -> Said {
         let mut status = None;
         until("lockctl ends", || {
@@ -147,7 +148,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Of a test that has failed.
+        // If a test has failed, the program still runs.
         let _ = self.process.kill();
     }
 }
@@ -160,7 +161,7 @@ fn said(output: Output) -> Said {
     Said { code, out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// Waits until it is so.
+/// Waits until `is_so` returns true.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {

@@ -1,5 +1,5 @@
-//! Each command's output, as text and as JSON, compared with the files in `golden/`. Values that differ from run to run are
-//! masked. `LOCKCTL_GOLDEN=write` writes the files.
+//! Compares the output of each command, as text and as JSON, with the files in `golden/`. Values that differ from run
+//! to run are masked. `LOCKCTL_GOLDEN=write` writes the files.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::bed::Bed;
 use crate::ctl::{Ctl, Said, until};
 
-/// The numbers that differ from run to run, by their names in JSON.
+/// The JSON names of values that differ from run to run.
 const VOLATILE: [&str; 12] = [
     "host",
     "pid",
@@ -26,7 +26,7 @@ const VOLATILE: [&str; 12] = [
     "p99_us",
 ];
 
-/// A record of command lines, and of what they have printed.
+/// A record of command lines and their outputs.
 struct Record {
     name: &'static str,
     text: String,
@@ -48,7 +48,7 @@ impl Record {
         }
     }
 
-    /// Runs a command line, as text and as JSON.
+    /// Runs a command line twice and records both outputs, as text and as JSON.
     fn both(&mut self, ctl: &Ctl, arguments: &[&str]) {
         for json in [&[][..], &["--json"]] {
             let arguments = [json, arguments].concat();
@@ -87,16 +87,16 @@ fn masked(line: &str) -> String {
 fn masked_text(text: &str) -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let text = text.replace(&format!("{host} pid "), "<host> pid ");
-    // The width of a column depends on what is in it.
+    // The width of a column depends on its contents, so runs of spaces become one space.
     let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
     let mask = |at: usize, word: &str| {
-        // Numbers that may have few digits: `pid 7`, `62 us`, `9 locks a second`.
+        // These numbers may have few digits: `pid 7`, `62 us`, `9 locks a second`.
         let is_figure =
             at > 0 && words[at - 1] == "pid" || matches!(words.get(at + 1), Some(&("us" | "locks")));
         if is_figure && word.parse::<u64>().is_ok() { "<number>".to_owned() } else { masked_word(word) }
     };
     let text = words.iter().enumerate().map(|(at, word)| mask(at, word)).collect::<Vec<_>>().join(" ");
-    // A wait of no time is not told.
+    // The output omits a wait of zero length, so the record omits every wait.
     text.replace("; waited <time>", "")
 }
 

@@ -18,17 +18,17 @@ impl Log {
         self.0.path().join(name)
     }
 
-    /// Returns a command line of a shell that writes a line.
+    /// Returns a shell command that writes one line.
     pub(crate) fn says(&self, line: &str) -> String {
         format!("echo {line} >> {}", self.path("log").display())
     }
 
-    /// Returns a command line of a shell that writes a line every 10 ms.
+    /// Returns a shell command that writes a line every 10 ms.
     pub(crate) fn works(&self, name: &str) -> String {
         format!("while :; do {}; sleep 0.01; done", self.says(name))
     }
 
-    /// Returns a command line of a shell that waits until [`go`](Self::go).
+    /// Returns a shell command that waits until [`go`](Self::go) is called.
     pub(crate) fn waits(&self) -> String {
         format!("until test -e {}; do sleep 0.01; done", self.path("go").display())
     }
@@ -41,7 +41,7 @@ impl Log {
         fs::read_to_string(self.path("log")).unwrap_or_default().lines().map(str::to_owned).collect()
     }
 
-    /// Waits until each of these has written.
+    /// Waits until each of these names was written.
     pub(crate) fn until_all(&self, names: &[&str]) {
         let has_all = || {
             let lines = self.lines();
@@ -50,7 +50,7 @@ impl Log {
         until(&format!("{names:?} work"), has_all);
     }
 
-    /// Takes the lock when it is free, and asserts that nothing else works on then.
+    /// Acquires the lock when it is free, and asserts that no earlier command writes after that.
     pub(crate) fn is_silent_under_the_next(&self, ctl: &Ctl, key: &str) {
         let next = format!("{}; sleep 0.3", self.says("next"));
         let said = ctl.run(&["run", key, "--", "sh", "-c", &next]);

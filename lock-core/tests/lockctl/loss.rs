@@ -1,4 +1,5 @@
-//! Commands whose lock is lost, or whose `lockctl` is stopped or killed: they end before another one can hold the lock.
+//! Commands whose lock is lost, or whose `lockctl` is stopped or killed. The command must end before another process
+//! can hold the lock.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -14,7 +15,7 @@ use crate::bed::Bed;
 use crate::ctl::{Ctl, Running};
 use crate::log::Log;
 
-/// The length of the leases. A tenth of it is left when a command is killed, also on a busy machine.
+/// The ttl of the leases. A command is killed when a tenth of it remains, which is enough on a busy machine.
 pub(crate) const TTL: &str = "6s";
 const TIMES: [&str; 4] = ["--ttl", TTL, "--grace", "300ms"];
 
@@ -22,7 +23,7 @@ fn start(ctl: &Ctl, key: &str, options: &[&str], command: &[&str]) -> Running {
     ctl.start(&[&["run", key], &TIMES[..], options, &["--"], command].concat())
 }
 
-/// Starts a command whose lease is not renewed, as if the store were away for it alone.
+/// Starts a command whose lease is not renewed. For this command, the store seems to be down.
 fn start_with_one_lease(bed: &Bed, key: &str, command: &str) -> Running {
     start(&bed.ctl, key, &["--no-renew"], &["sh", "-c", command])
 }
@@ -33,7 +34,7 @@ fn is_lost(run: Running, key: &str) {
     assert!(said.err.contains(&format!("the lock `{key}` was lost and the command was stopped")), "{said:?}");
 }
 
-/// `trap` is what the command does with TERM.
+/// Checks that a command ends before the next one begins. `trap` is the command's reaction to TERM.
 pub(crate) fn a_command_ends_first(bed: &Bed, key: &str, trap: &str) {
     let log = Log::new();
     let run = start_with_one_lease(bed, key, &format!("{trap}{}", log.works("first")));
@@ -79,7 +80,7 @@ pub(crate) fn a_nested_command_ends_with_the_outer_lock(bed: &Bed, key: &str) {
     is_lost(run, key);
 }
 
-/// The last case of a store.
+/// Stops the store, so this is the last case of a store.
 pub(crate) fn a_store_that_is_away_ends_the_command(bed: &Bed, key: &str) {
     let log = Log::new();
     let run = start(&bed.ctl, key, &[], &["sh", "-c", &log.works("x")]);
@@ -91,7 +92,7 @@ pub(crate) fn a_store_that_is_away_ends_the_command(bed: &Bed, key: &str) {
 
 pub(crate) fn a_killed_lockctl_leaves_no_command(bed: &Bed, key: &str) {
     let log = Log::new();
-    // The command ends with its parent at once, its child by the warden.
+    // The command ends together with its parent. The warden ends the child of the command.
     let command = format!("sh -c '{}' & {}", log.works("child"), log.works("command"));
     let run = start(&bed.ctl, key, &[], &["sh", "-c", &command]);
     log.until_all(&["child", "command"]);
@@ -119,7 +120,7 @@ fn a_command_that_the_warden_has_ended_was_stopped() {
     log.until_all(&["x"]);
     run.signal(Signal::STOP);
     log.until_all(&["ended"]);
-    // It renews its lease in time again.
+    // After this signal, lockctl renews its lease in time.
     run.signal(Signal::CONT);
     is_lost(run, "a");
 }
@@ -135,7 +136,7 @@ fn a_warden_that_was_killed_or_stopped_is_replaced() {
         let first = run.warden(None);
         kill_process(first, signal).expect("it runs");
         if signal == Signal::STOP {
-            // As if it were stopped for many minutes.
+            // A full pipe simulates that the warden was stopped for many minutes.
             let mut pipe = OpenOptions::new()
                 .write(true)
                 .custom_flags(OFlags::NONBLOCK.bits().cast_signed())

@@ -1,5 +1,5 @@
-//! The program `lockctl` on real servers: exit codes, signals, the end of a command before its lease is over, and what the
-//! commands print.
+//! Tests the program `lockctl` on real servers: exit codes, signals, the output of the commands, and that a command
+//! ends before the end of its lease.
 
 mod bed;
 mod cases;

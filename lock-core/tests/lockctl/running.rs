@@ -1,11 +1,11 @@
-//! Exit codes of the other commands, kinds of lock, and what is left in the store.
+//! Tests exit codes of the other commands, kinds of locks, and what remains in the store.
 
 use lock_tests::RedisServer;
 use rustix::process::Signal;
 
 use crate::ctl::Ctl;
 
-/// The token of a lock that there never was.
+/// The token of a lock that never existed.
 const NONE: &str = "0123456789abcdef0123456789abcdef0123456789abcdef";
 
 pub(crate) fn redis() -> (RedisServer, Ctl) {

@@ -1,4 +1,4 @@
-//! What the commands print.
+//! Tests the output of the commands.
 
 use lock_tests::RedisServer;
 use rustix::process::Signal;
@@ -43,7 +43,7 @@ fn the_holder_is_shown_to_who_waits_and_to_who_looks() {
     assert_eq!(ctl.run(&["list", "other"]).out.lines().count(), 1);
     assert_eq!(ctl.run(&["list", "--older", "1h"]).out.lines().count(), 1);
 
-    // The wait has told the holder by now, or does soon.
+    // The waiting command has printed the holder by now, or prints it soon.
     held.signal(Signal::TERM);
     let held = held.end();
     assert!(held.out.starts_with("holding `order:42`, fencing token "), "{held:?}");
@@ -79,7 +79,7 @@ fn an_error_is_json_where_json_is_asked_for() {
         assert!(said.code == 64 && error["exit"] == 64, "{said:?}");
         assert!(error["error"].as_str().is_some_and(|text| !text.starts_with("error")), "{said:?}");
     }
-    // An option of the command is not one of `lockctl`.
+    // `--json` after the command belongs to the command, not to `lockctl`.
     let said = ctl.run(&["run", "a", "--fair", "--shared", "--", "true", "--json"]);
     assert!(said.code == 64 && said.err.starts_with("error: "), "{said:?}");
 }

@@ -1,4 +1,4 @@
-//! The commands on each store.
+//! Runs the commands on each store.
 #![allow(clippy::print_stderr, reason = "it names the cases that failed")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,10 +13,10 @@ use crate::cases::{CASES, many_at_once_run_one_at_a_time};
 use crate::ctl::{Ctl, until};
 use crate::loss;
 
-/// Cases that run at the same time: most of them wait for the end of a lease.
+/// The number of cases that run at the same time. Most of them wait for the end of a lease.
 const AT_ONCE: usize = 3;
 
-/// Runs each case on a store.
+/// Runs all cases on a store.
 fn works(bed: &Bed) {
     let next = AtomicUsize::new(0);
     let failed = AtomicUsize::new(0);
@@ -38,7 +38,7 @@ fn works(bed: &Bed) {
     assert_eq!(failed.into_inner(), 0, "cases have failed");
 }
 
-/// A token that nobody reads would leave a lock that nobody can release.
+/// If no one reads the token, no one can release the lock.
 fn an_unread_token_is_given_back(ctl: &Ctl) {
     let acquire = format!("{} acquire unread --ttl 1h --no-wait > /dev/full", env!("CARGO_BIN_EXE_lockctl"));
     let status = ctl.program("sh").args(["-c", &acquire]).status().expect("a shell");
@@ -46,7 +46,7 @@ fn an_unread_token_is_given_back(ctl: &Ctl) {
     ctl.until_held("unread", 0);
 }
 
-/// Lets each other command meet the store once.
+/// Runs each other command once on the store.
 fn others_work(bed: &Bed) {
     let ctl = &bed.ctl;
     let said = ctl.run(&["ping"]);
@@ -70,12 +70,12 @@ fn others_work(bed: &Bed) {
     until("it leads", || ctl.run(&["leader", "boss"]).out.contains("one"));
     leads.signal(Signal::TERM);
     let said = leads.end();
-    // 143 if the shell had not come to its trap yet.
+    // The exit code is 143 if the signal arrived before the shell had set its trap.
     assert!([8, 143].contains(&said.code), "{said:?}");
     until("nobody leads", || ctl.run(&["leader", "boss"]).code == 1);
 }
 
-/// A script takes, renews and releases a lock.
+/// Checks that a script can acquire, renew and release a lock with a token.
 fn tokens_work(ctl: &Ctl) {
     let said = ctl.run(&["acquire", "script", "--ttl", "10s", "--label", "by hand"]);
     assert_eq!(said.code, 0, "{said:?}");
@@ -87,7 +87,7 @@ fn tokens_work(ctl: &Ctl) {
     let said = ctl.run(&["renew", "script", "--ttl", "1h", "--token", token, "--json"]);
     let renewed: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
     assert!(renewed["remaining_ms"].as_u64() > Some(3_000_000), "{said:?}");
-    // A shorter time takes nothing away.
+    // A renewal with a shorter ttl does not shorten the lease.
     let said = ctl.run(&["renew", "script", "--ttl", "10s", "--token", token]);
     assert_eq!(said.code, 0, "{said:?}");
     let shown = ctl.run(&["show", "script", "--json"]);
@@ -98,7 +98,7 @@ fn tokens_work(ctl: &Ctl) {
     assert_eq!(waits.end().code, 0);
     assert_eq!(ctl.run(&["release", "script", "--token", token]).code, 1, "it is released");
 
-    // It ends by itself.
+    // This lock expires, because its token is not renewed.
     let said = ctl.run(&["acquire", "script", "--ttl", "2s", "-n"]);
     let late = ["renew", "script", "--ttl", "2s", "--token", said.out.trim()];
     assert_eq!(ctl.run(&["run", "script", "--", "true"]).code, 0);
@@ -151,7 +151,7 @@ fn zookeeper() {
 #[test]
 fn the_tables_of_postgres_are_made_on_demand() {
     let server = PostgresServer::start();
-    // Without `migrate=true`.
+    // This URL lacks `migrate=true`.
     let ctl = Ctl(server.url().split('?').next().expect("a URL").to_owned());
     assert_eq!(ctl.run(&["list"]).code, 77, "no tables yet");
     let said = ctl.run(&["migrate"]);

@@ -1,4 +1,4 @@
-//! On a terminal, which `script` makes.
+//! Tests on a terminal, which the program `script` creates.
 
 use std::process::Stdio;
 
@@ -10,7 +10,7 @@ use crate::running::redis;
 
 const OWN: &str = env!("CARGO_BIN_EXE_lockctl");
 
-/// Starts a command line of a shell on a terminal.
+/// Runs a shell command line on a terminal.
 fn on_terminal(ctl: &Ctl, line: &str) -> Running {
     let mut command = ctl.program("env");
     command.args(["--default-signal", "script"]);
@@ -21,7 +21,7 @@ fn on_terminal(ctl: &Ctl, line: &str) -> Running {
 #[test]
 fn the_terminal_is_the_commands() {
     let (_server, ctl) = redis();
-    // Also if the standard input is a pipe.
+    // The command gets the terminal even if its standard input is a pipe.
     for input in ["", "true |"] {
         let line = format!(
             "{input} {OWN} run a -- sh -c 'echo ready; read line < /dev/tty; echo got $line; exit 6'"
@@ -57,7 +57,7 @@ fn children_end_with_the_lock() {
     let script = log.path("script");
     let stubborn = format!("trap '' TERM; {} & {}", log.works("child"), log.works("command"));
     std::fs::write(&script, stubborn).expect("a file");
-    // A second of the lease is left when the command is killed, also on a busy machine.
+    // The command is killed a second before its lease ends, which is enough on a busy machine.
     let line = format!("{OWN} run a --ttl 10s --no-renew --grace 300ms -- sh {}", script.display());
     let run = on_terminal(&ctl, &line);
     log.until_all(&["child", "command"]);

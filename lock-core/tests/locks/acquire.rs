@@ -79,7 +79,7 @@ async fn a_waiter_gets_the_key_as_soon_as_it_is_free() {
 #[tokio::test(start_paused = true)]
 async fn a_crashed_holder_costs_its_ttl() {
     let locks = LockManager::in_memory();
-    // Without renewal, the guard stands for a holder that died without a release.
+    // The guard is not renewed and not released, like that of a holder that died.
     let guard = locks.lock("k").ttl(millis(500)).renew(false).acquire().await.unwrap();
     std::mem::forget(guard);
     let start = Instant::now();
@@ -202,7 +202,7 @@ async fn min_hold_keeps_the_key_after_the_release() {
     assert!(start.elapsed() >= millis(2_000) && start.elapsed() < millis(2_050), "{:?}", start.elapsed());
 }
 
-/// A strategy with long pauses, which only a notification ends early.
+/// A strategy with long pauses. Only a notification ends a pause early.
 #[derive(Debug)]
 struct OncePerHour;
 
@@ -229,7 +229,7 @@ async fn a_release_by_another_manager_is_heard_in_the_first_pause() {
     assert!(freed.elapsed() < millis(5), "{:?}", freed.elapsed());
 }
 
-/// Every future that awaits it is at least as large, and so is a task for each request.
+/// A future that awaits an acquisition is at least as large as the acquisition, and so is the task of a request.
 #[tokio::test(start_paused = true)]
 async fn the_future_of_an_acquisition_is_small() {
     let locks = LockManager::in_memory();

@@ -1,5 +1,5 @@
-//! Strategies that decide to wait only when they know the holder: the claim of a lock in order of arrival asked without
-//! an entry in the store's queue, and gets one before it waits.
+//! Tests strategies that decide to wait only if they know the holder. A request for a lock in order of arrival begins
+//! without an entry in the store's queue. The request gets an entry before it waits.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::queue_store::QueueStore;
 
 const LONG: Duration = Duration::from_secs(30);
 
-/// Waits where the end of the holder's lease is known.
+/// A strategy that waits if the end of the holder's lease is known.
 #[derive(Debug)]
 struct ForKnownHolder;
 
@@ -28,8 +28,8 @@ impl Strategy for ForKnownHolder {
     }
 }
 
-/// Returns two managers of one store and two kinds of locks, the second of which excludes the first: for each way of
-/// waiting in a queue.
+/// Returns the ways of waiting in a queue: two managers of one store, and two kinds of locks. The second kind excludes
+/// the first.
 fn ways() -> [((LockManager, LockManager), (Kind, Kind)); 4] {
     let of_queue = || {
         let store = QueueStore::default();

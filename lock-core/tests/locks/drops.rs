@@ -140,7 +140,7 @@ async fn every_await_point_of_run_can_be_dropped() {
     }
 }
 
-/// Polls once. Returns whether the future is complete.
+/// Polls the future once. Returns whether it is complete.
 pub(crate) async fn futures_poll(future: &mut std::pin::Pin<Box<impl Future>>) -> bool {
     std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_ready())).await
 }

@@ -1,4 +1,4 @@
-//! What the code under a lock does with it through its handle: extend, and release early.
+//! Tests the handle that the code under a lock uses to extend the lock or to release it early.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{is_free, millis, patient};
 const KINDS: [Kind; 5] =
     [Kind::Reentrant, Kind::Fair, Kind::Read, Kind::Write, Kind::Semaphore { permits: 1 }];
 
-/// Checks that the handle of a lock that was released says so.
+/// Checks that the handle of a released lock reports the end of the lock.
 async fn is_over(lock: &LockHandle) {
     assert!(!lock.is_held() && !lock.is_endangered() && lock.remaining().is_zero());
     assert_eq!(lock.check().unwrap_err().kind(), LockErrorKind::Lost);
@@ -55,7 +55,8 @@ async fn all_of_several_keys_are_free() {
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
-/// A waiter of the same process gets the same grant, with the same owner: a second release would free its key.
+/// A waiter of the same process gets the same grant with the same owner. A second release by the guard would free the
+/// waiter's key.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_guard_does_not_release_the_grant_that_was_handed_off() {
     for release in [Release::Await, Release::Background] {
@@ -106,7 +107,7 @@ async fn a_lock_that_nested_calls_share_is_not_released_from_under_them() {
             .unwrap();
         assert!(outer.is_held());
         assert_eq!(outer.release_early().await.unwrap(), Released::Released);
-        // A nested call after that is a call like any other, with a grant of its own.
+        // A nested call after the release is an ordinary call and gets its own grant.
         let again = nested.lock("k").acquire().await.unwrap();
         assert!(again.is_held() && !outer.is_held());
         again
@@ -145,7 +146,7 @@ async fn a_lock_that_is_lost_cannot_be_released_early_and_stays_lost() {
     assert_eq!(locks.held(), 0);
 }
 
-/// Dropped at each await point, the release goes on in the background, and happens once.
+/// The release is dropped at each of its await points. It continues in the background and happens exactly once.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_dropped_on_its_way_is_finished_in_the_background() {
     for polls in 0..4 {

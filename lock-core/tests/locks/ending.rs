@@ -1,4 +1,4 @@
-//! Shutdown, defaults, and the sources of the manager.
+//! Tests shutdown, defaults, and the ways to get a manager.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,8 +38,8 @@ async fn a_shutdown_waits_for_releases_within_its_grace_and_for_the_last_ones_af
     }
 }
 
-/// Releases that were not answered during the whole grace get little more time. A lock that was held until the end of
-/// the grace gets a second.
+/// After the grace, the shutdown briefly waits for releases that are still unanswered. If a lock was held until the end
+/// of the grace, its release gets one second.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_soon_after_its_grace_though_the_store_hangs() {
     for (grace, held, longest) in [
@@ -74,7 +74,7 @@ async fn a_shutdown_tells_the_body_and_counts_the_releases_that_are_not_answered
     tokio::time::sleep(millis(1)).await;
     let report = locks.shutdown(millis(100)).await;
     assert_eq!(report.revoked, ["k"]);
-    // The body's own release is one more, as soon as the body is dropped.
+    // The release of the body's lock is also unanswered, so there are at least three.
     assert!(report.unanswered >= 3, "{}", report.unanswered);
     assert_eq!(running.await.unwrap().unwrap_err().loss_reason(), Some(LossReason::ShutDown));
 }
@@ -126,11 +126,11 @@ async fn the_request_goes_before_the_profile_and_the_profile_before_the_manager(
     assert_eq!(waited(held().profile("p")).await, 200);
     assert_eq!(waited(held().profile("p").wait(millis(100))).await, 100);
     assert_eq!(waited(held().wait(millis(100))).await, 100);
-    // The manager's limit does not apply to another strategy, which would refuse it.
+    // The manager's limit applies only to the manager's strategy. Another strategy would refuse the limit.
     assert_eq!(waited(held().profile("s")).await, 150);
     assert_eq!(waited(held().profile("s").strategy(every(80))).await, 80);
     assert_eq!(waited(held().strategy(every(80))).await, 80);
-    // A try needs no limit and refuses none.
+    // `try_acquire` needs no limit, and accepts a request that has one.
     for request in [held(), held().profile("s"), held().wait(millis(100))] {
         let start = Instant::now();
         assert!(request.try_acquire().await.unwrap().is_none());
@@ -188,7 +188,7 @@ async fn what_the_store_cannot_do_is_refused_before_it_is_asked() {
         assert_eq!(request.acquire().await.unwrap_err().kind(), LockErrorKind::Unsupported);
     }
     assert_eq!(store.tries().len(), 0);
-    // This store has no ping of its own.
+    // This store does not support a ping.
     assert_eq!(locks.ping().await.unwrap_err().kind(), LockErrorKind::Unsupported);
     drop(locks.lock("k").acquire().await.unwrap());
     let (locks, store) = Scripted::manager(|store| store.keeps_after_release = None);
@@ -220,24 +220,24 @@ async fn the_scope_of_a_manager_inside_a_lock_keeps_the_lock() {
         current.await.unwrap().expect("the same task entered it").key().to_owned()
     };
     assert_eq!(locks.lock("k").run(inner).await.unwrap(), "k");
-    // Another key is another lock, also inside a body.
+    // A different key is a different lock, even inside a body.
     let nested = locks.clone();
     let other = async move { nested.lock("other").acquire().await.unwrap().key().to_owned() };
     assert_eq!(locks.lock("k").run(other).await.unwrap(), "other");
 }
 
-/// Counts the events of one level.
+/// A subscriber that counts the events of one level.
 struct Events(tracing::Level, Arc<AtomicUsize>, Then);
 
-/// The holder's last action.
+/// The reaction of the subscriber after it has counted an event.
 #[derive(PartialEq)]
 enum Then {
     GoesOn,
     Panics,
 }
 
-/// With only one subscriber, another test that reaches a call site first, without a subscriber, disables that call site for
-/// all; of two, each is asked.
+/// If there is only one subscriber and another test reaches a call site first, tracing disables that call site for all
+/// tests. If there are two, tracing asks each of them.
 fn second_log() -> tracing::Dispatch {
     tracing::Dispatch::new(Events(tracing::Level::WARN, Arc::default(), Then::GoesOn))
 }
@@ -359,7 +359,7 @@ fn outside_a_runtime_is_an_error_over_a_remote_store_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_with_the_last_guard_and_wakes_every_waiter() {
-    // In the local queue, and outside of it.
+    // The waiters are in the local queue for the first kind, and in the store's queue for the second.
     for (kind, tries) in [(Kind::Reentrant, None), (Kind::Fair, Some(4))] {
         let (locks, store) = Scripted::manager(|_| {});
         let guard = locks.request("k", kind).acquire().await.unwrap();
@@ -384,7 +384,7 @@ async fn a_shutdown_ends_with_the_last_guard_and_wakes_every_waiter() {
     }
 }
 
-/// They are not renewed any more, and they are held until their leases are over.
+/// The locks are not renewed any more, but they are held until their leases end.
 #[test]
 fn a_shutdown_takes_what_was_locked_on_a_runtime_that_has_ended() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -393,7 +393,7 @@ fn a_shutdown_takes_what_was_locked_on_a_runtime_that_has_ended() {
     let locks = manager();
     let guards = ["first", "later"].map(|key| runtime().block_on(locks.lock(key).acquire()).unwrap());
     let last = runtime();
-    // A renewer that starts must not remove a schedule that still has leases.
+    // The start of a new renewer must not remove a schedule that still contains leases.
     drop(last.block_on(locks.lock("k").acquire()).unwrap());
     let mut report = last.block_on(locks.shutdown(Duration::ZERO));
     report.revoked.sort();
@@ -408,7 +408,7 @@ fn a_shutdown_takes_what_was_locked_on_a_runtime_that_has_ended() {
     }
 }
 
-/// The shutdown may be the first that the manager sees of its runtime.
+/// The manager may see the runtime of the shutdown for the first time.
 #[test]
 fn a_shutdown_on_a_new_runtime_releases_what_was_locked_on_one_that_has_ended() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -418,7 +418,7 @@ fn a_shutdown_on_a_new_runtime_releases_what_was_locked_on_one_that_has_ended() 
     assert_eq!((report.revoked, report.unanswered), (vec!["k".to_owned()], 0));
     assert_eq!(store.releases().len(), 1);
     drop(guard);
-    // The same when the guard is dropped while the shutdown waits for it.
+    // The lock is also released if its guard is dropped while the shutdown waits for the guard.
     let (locks, store) = Scripted::manager(|_| {});
     let guard = runtime().block_on(locks.lock("k").acquire()).unwrap();
     let report = runtime().block_on(async {
@@ -428,7 +428,7 @@ fn a_shutdown_on_a_new_runtime_releases_what_was_locked_on_one_that_has_ended() 
     assert_eq!((report, store.releases().len()), (lock_core::ShutdownReport::default(), 1));
 }
 
-/// Its loss was not noted, because the renewer ended with the runtime.
+/// The loss was not recorded when the lease expired, because the renewer had ended with the runtime.
 #[test]
 fn a_lock_that_ran_out_on_a_runtime_that_has_ended_was_not_taken_by_the_shutdown() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -444,7 +444,7 @@ fn a_lock_that_ran_out_on_a_runtime_that_has_ended_was_not_taken_by_the_shutdown
     assert_eq!(guard.check().unwrap_err().loss_reason(), Some(LossReason::Expired));
 }
 
-/// It is not renewed any more, and it is held until its lease is over.
+/// The lock is not renewed any more, but it is held until its lease ends.
 #[test]
 fn what_ends_a_lock_from_outside_reaches_one_of_a_runtime_that_has_ended() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

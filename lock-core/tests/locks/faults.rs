@@ -1,4 +1,4 @@
-//! Requests, answers and renewals that are lost or late, on a store that fails on demand.
+//! Tests lost and late requests, answers and renewals, on a store that fails on demand.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -25,7 +25,7 @@ async fn poll_once(future: &mut std::pin::Pin<Box<impl Future>>) -> bool {
     std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
 }
 
-/// Waits until `key` is free for others. Returns how long that took.
+/// Waits until another manager can acquire `key`. Returns how long that took.
 async fn free_after(other: &LockManager, key: &str) -> std::time::Duration {
     let start = Instant::now();
     patient(other, key, millis(120_000)).acquire().await.unwrap().release().await.unwrap();
@@ -62,7 +62,7 @@ async fn an_acquire_whose_answer_is_lost_tries_again_as_another_owner() {
         let start = Instant::now();
         let guard = locks.lock("k").ttl(millis(60_000)).acquire().await.unwrap();
         assert!(start.elapsed() < millis(2_000), "{fault:?} {:?}", start.elapsed());
-        // The releases of the abandoned owners do not free the owner that holds the key.
+        // Each abandoned owner is released. These releases do not free the key of the current owner.
         tokio::time::sleep(millis(15_000)).await;
         assert!(guard.is_held() && !is_free(&other, "k").await);
         drop(guard);
@@ -101,7 +101,7 @@ async fn nobody_waits_longer_than_their_bound_for_a_store_that_is_down() {
     drop(waiting.await.unwrap().unwrap());
 }
 
-/// Otherwise an outage would pile up releases of locks that no claim ever had.
+/// Without this rule, releases of locks that were never acquired would accumulate during an outage.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_was_never_sent_is_not_released() {
     let (locks, control, _) = flaky();
@@ -241,7 +241,8 @@ async fn shutdown_says_which_releases_were_not_answered() {
     assert!(start.elapsed() < millis(1_600), "{:?}", start.elapsed());
 }
 
-/// Shuts down once an `operation` hangs, sees that the shutdown waits for it, and lets it go on.
+/// Starts a shutdown while an `operation` hangs, checks that the shutdown waits for it, and lets the operation
+/// continue.
 async fn shutdown_during(
     locks: &LockManager,
     control: &FlakyControl,
@@ -256,7 +257,7 @@ async fn shutdown_during(
     ending.await
 }
 
-/// A shutdown while a request is in flight: no body begins after it, and no key stays locked.
+/// A shutdown begins while a request is in flight. No body begins after that, and no key stays locked.
 #[tokio::test(start_paused = true)]
 async fn shutdown_waits_for_requests_that_are_under_way() {
     for fault in [Fault::Hang, Fault::HangAnswer] {
@@ -270,7 +271,8 @@ async fn shutdown_waits_for_requests_that_are_under_way() {
     }
 }
 
-/// A grant that is handed off to a request for a longer lease is renewed first, and a shutdown may begin meanwhile.
+/// If a grant is handed off to a request for a longer lease, the grant is renewed first. The shutdown begins during
+/// that renewal.
 #[tokio::test(start_paused = true)]
 async fn no_body_begins_on_a_grant_that_was_handed_off_before_a_shutdown() {
     for fault in [Fault::Hang, Fault::HangAnswer] {
@@ -303,7 +305,7 @@ async fn an_extend_that_is_answered_after_the_loss_is_no_success() {
     assert!(extended.unwrap_err().is_lost());
 }
 
-/// The store may have the longer lease of an extend whose answer was late or lost.
+/// The answer to an extend was late or lost, so the store may have the longer lease.
 #[tokio::test(start_paused = true)]
 async fn a_release_goes_on_for_as_long_as_the_store_may_have_the_grant() {
     let (locks, control, other) = flaky();
@@ -329,7 +331,7 @@ async fn min_hold_counts_from_the_grant_also_when_the_release_is_late() {
     assert!(start.elapsed() >= millis(10_000) && start.elapsed() < millis(10_500), "{:?}", start.elapsed());
 }
 
-/// The waiters of this process are notified when the store has answered the release, not before.
+/// The waiters of this process are notified only when the store has answered the release.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_guard_wakes_the_next_waiter_when_the_key_is_free() {
     let (locks, control, _) = flaky();

@@ -1,4 +1,5 @@
-//! Code of the application that runs within the library: a log that calls it or panics, a waker that panics.
+//! Tests application code that runs inside the library: a log that calls the library or panics, and a waker that
+//! panics.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +15,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use crate::millis;
 use crate::scripted::{Scripted, no_answer};
 
-/// A log that runs `ends` at the end of each span, and `says` with each event.
+/// A log that calls `ends` at the end of each span, and `says` with each event.
 struct Log<E, S> {
     ends: E,
     says: S,
@@ -40,12 +41,12 @@ impl<E: Fn() + Send + Sync + 'static, S: Fn(&Event<'_>) + Send + Sync + 'static>
     }
 }
 
-/// With only one log, another test that reaches a span or an event first disables it for all.
+/// If there is only one log and another test reaches a span or an event first, tracing disables it for all tests.
 fn second_log() -> tracing::Dispatch {
     tracing::Dispatch::new(Log { ends: || {}, says: |_: &Event<'_>| {} })
 }
 
-/// The last reference to the term before goes when the next one ends, and with it its span.
+/// When a term ends, the last reference to the previous term is dropped. That also ends the span of the previous term.
 #[test]
 fn a_log_may_ask_who_leads_when_a_term_ends() {
     let _second = second_log();
@@ -70,7 +71,7 @@ fn a_log_may_ask_who_leads_when_a_term_ends() {
             });
         });
     });
-    // In a thread of its own: under a lock of the election, the log waits for itself.
+    // The election runs in another thread. If it called the log while it held its own lock, that thread would deadlock.
     let waits = std::iter::repeat_with(|| std::thread::sleep(millis(10)));
     assert!(waits.take(6_000).any(|()| leads.is_finished()), "a deadlock");
     leads.join().expect("no panic");
@@ -129,7 +130,7 @@ async fn a_log_that_panics_ends_no_release() {
     assert!(next.is_ok() && store.releases().len() >= 3);
 }
 
-/// Over a store in this process nothing is waited for on the way to such a term.
+/// Over a store in this process, such a term begins and ends without any wait.
 #[tokio::test(start_paused = true)]
 async fn a_leader_whose_terms_are_over_at_once_pauses() {
     let election = LockManager::in_memory().leader("k");

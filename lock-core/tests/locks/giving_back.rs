@@ -1,4 +1,4 @@
-//! Releases: what is released, how often, and by which owner.
+//! Tests which grants are released, how often, and for which owner.
 
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::scripted::{Scripted, no_answer};
 use crate::{is_free, millis};
 
-/// Returns a manager whose store never answers a release at once.
+/// Returns a manager whose store answers each release with a delay.
 fn slow() -> (LockManager, Scripted) {
     let (locks, store) = Scripted::manager(|_| {});
     (locks, store)
@@ -49,8 +49,8 @@ async fn what_came_late_and_was_given_back_is_not_asked_for_again() {
     assert_eq!(store.releases().len(), 2);
 }
 
-/// A request for several keys has the owner of the single grants that were acquired before it. A release that finds
-/// those says nothing about the request, which may still arrive.
+/// A request for several keys has the same owner as the single grants before it. A release that finds only those grants
+/// does not settle the request, because the request may still arrive.
 #[tokio::test(start_paused = true)]
 async fn a_release_of_earlier_grants_does_not_settle_a_later_request() {
     let (locks, store) = slow();
@@ -69,7 +69,8 @@ async fn a_release_of_earlier_grants_does_not_settle_a_later_request() {
     drop(guard);
 }
 
-/// A release may free the grant of one of the two requests while the other is still in flight.
+/// The claim was sent in two requests. A release may free the grant of one request while the other request is still in
+/// flight.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_was_sent_twice_is_released_to_the_last() {
     let held = Ok(Attempt::Held(Held::default()));
@@ -127,7 +128,7 @@ async fn a_grant_is_given_back_once() {
     guard.release().await.unwrap();
     tokio::time::sleep(millis(20_000)).await;
     assert_eq!(store.releases().len(), 1);
-    // Any answer settles it.
+    // Any answer settles the release.
     let guard = locks.lock("k").acquire().await.unwrap();
     store.script().release.push_back(Ok(Released::Expired));
     drop(guard);
@@ -138,7 +139,7 @@ async fn a_grant_is_given_back_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_place_in_the_queue_of_the_store_is_given_back() {
-    // Left by dropping the future.
+    // Here the waiter leaves the queue because its future is dropped.
     let (locks, store) = slow();
     let other = store.stranger();
     let holder = other.fair("k").acquire().await.unwrap();
@@ -151,8 +152,8 @@ async fn a_place_in_the_queue_of_the_store_is_given_back() {
     drop(holder);
     assert!(is_free(&other, "k").await);
 
-    // Left by a try without an answer: the queue entry is released, and another owner is queued. One that is refused leaves
-    // it as it was.
+    // Here a try gets no answer. The queue entry is released, and another owner is queued. If the try was refused, the
+    // queue entry remains.
     for (error, is_left) in [(no_answer(), true), (no_answer().nothing_taken(), false)] {
         let (locks, store) = slow();
         let place = Some(Clock::Tokio.now());
@@ -198,7 +199,7 @@ async fn an_extended_lease_is_given_back_for_as_long_as_it_lasts() {
 
 #[tokio::test(start_paused = true)]
 async fn min_hold_counts_from_the_grant_however_the_lock_ends() {
-    // By a drop, by a release, by an unanswered release, by a shutdown.
+    // The lock ends by a drop, by a release, by an unanswered release, or by a shutdown.
     for way in 0..4 {
         let (locks, store) = slow();
         let guard = locks.lock("k").min_hold(millis(2_000)).acquire().await.unwrap();
@@ -229,7 +230,7 @@ async fn min_hold_counts_from_the_grant_however_the_lock_ends() {
     assert_eq!(store.releases()[0].1, None, "nothing is left of it");
 }
 
-/// A log that takes this long to write a line.
+/// A log that needs the given time for each event.
 struct SlowLog(Duration);
 
 impl tracing::Subscriber for SlowLog {
@@ -246,7 +247,7 @@ impl tracing::Subscriber for SlowLog {
     fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
 
     fn event(&self, _: &tracing::Event<'_>) {
-        // The clock moves when this is polled for the first time.
+        // The clock advances at the first poll of this future.
         let _ = pin!(tokio::time::advance(self.0)).poll(&mut Context::from_waker(Waker::noop()));
     }
 
@@ -255,10 +256,11 @@ impl tracing::Subscriber for SlowLog {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-/// The release is reported before it is sent. What is left of `min_hold` is that after the report.
+/// The log receives the release before the store does. The remaining `min_hold` counts from the end of the log's call.
 #[tokio::test(start_paused = true)]
 async fn min_hold_counts_from_the_grant_also_where_the_log_is_slow() {
-    // With only one subscriber, another test that reaches a call site first disables it for all.
+    // If there is only one subscriber and another test reaches a call site first, tracing disables that call site for
+    // all tests.
     let _second = tracing::Dispatch::new(SlowLog(Duration::ZERO));
     for way in ["release", "early", "background"] {
         let (locks, store) = slow();
@@ -291,7 +293,7 @@ async fn a_manager_that_goes_away_takes_its_keeper_along() {
     assert_eq!(std::sync::Arc::strong_count(&store.script), 1);
 }
 
-/// Over a remote store the renewer has its own thread, so this test uses the real clock.
+/// Over a remote store, the renewer runs in its own thread, so this test uses the real clock.
 #[tokio::test]
 async fn the_last_releases_outlive_the_manager_and_the_runtime() {
     let (locks, store) = Scripted::manager(|store| store.placement = lock_core::backend::Placement::Remote);
@@ -372,7 +374,8 @@ async fn releases_do_not_crowd_the_store() {
     assert_eq!(store.script().released, 1_000);
 }
 
-/// Also for a body that is not an `async` block: its values are dropped with the future and not at the end of the body.
+/// This also holds for a body that is not an `async` block. Its values are dropped with its future, not when the body
+/// ends.
 #[tokio::test(start_paused = true)]
 async fn what_the_body_holds_is_dropped_before_the_release() {
     struct Witness(Scripted);

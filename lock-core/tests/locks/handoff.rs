@@ -1,4 +1,4 @@
-//! Hand-offs inside a process, entries in the store's queue, and the wake-ups between them.
+//! Tests hand-offs inside a process, entries in the store's queue, and wake-ups.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -20,8 +20,8 @@ fn wait(locks: &LockManager, key: &str) -> lock_core::LockRequest {
     locks.lock(key).strategy(strategy::wait())
 }
 
-/// Runs `tasks` tasks of each manager, each of which acquires the lock `times` times. Returns the managers in the order
-/// of their holds.
+/// Runs `tasks` tasks of each manager. Each task acquires the lock `times` times. Returns the managers in the order of
+/// their holds.
 async fn load(managers: &[LockManager], tasks: usize, times: usize, body: Duration) -> Vec<usize> {
     let order = Arc::new(Mutex::new(Vec::new()));
     let alone = Arc::new(AtomicBool::new(false));
@@ -52,7 +52,7 @@ async fn turns_inside_a_process_cost_the_store_nothing() {
     let store = QueueStore::default();
     let order = load(&[store.manager()], 20, 50, Duration::ZERO).await;
     assert_eq!(order.len(), 1_000);
-    // The first try of each task, and the requests of the head of the local queue.
+    // The store gets the first try of each task, and the requests of the head of the local queue.
     assert!(store.calls().all() <= 30, "{:?}", store.calls());
     assert!(store.is_empty());
 }
@@ -85,13 +85,13 @@ async fn the_turns_end_after_a_slice_when_others_wait() {
     let order = load(&managers, 8, 100, Duration::ZERO).await;
     assert_eq!(order.len(), 2_400);
     let runs: Vec<usize> = order.chunk_by(|one, other| one == other).map(<[usize]>::len).collect();
-    // The holder itself, 64 hand-offs, and one that may have happened before the notification arrived.
+    // A slice has the first hold, 64 hand-offs, and one hand-off that may precede the notification.
     assert!(runs.iter().all(|run| *run <= 66), "the longest slices: {runs:?}");
     let calls = store.calls().all();
     assert!(calls <= 24 * 2 + 3 * (2_400 / 64 + 10), "{calls} calls");
     assert!(store.is_empty());
 
-    // Limited by time: a body of 4 ms gets three hand-offs within 10 ms.
+    // This slice is limited by time: a body of 4 ms allows three hand-offs within 10 ms.
     let order = load(&managers, 4, 20, millis(4)).await;
     let runs: Vec<usize> = order.chunk_by(|one, other| one == other).map(<[usize]>::len).collect();
     assert!(runs[1..].iter().all(|run| *run <= 4), "{runs:?}");
@@ -105,7 +105,7 @@ async fn without_a_word_from_the_store_everybody_is_served_by_their_beats() {
     let start = Instant::now();
     let order = load(&managers, 2, 5, millis(50)).await;
     assert_eq!(order.len(), 20);
-    // A waiter that is served learns it with its next heartbeat, at most two thirds of a second later.
+    // A served waiter receives the grant with its next heartbeat, at most two thirds of a second later.
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     assert!(store.calls().beats > 0 && store.is_empty());
 }
@@ -129,7 +129,7 @@ async fn a_holder_that_was_told_lately_of_others_ends_its_turns_within_a_second(
     }
     tokio::time::sleep(millis(500)).await;
     let start = Instant::now();
-    // The holder is not notified of the waiter, so without a limit the hand-offs would continue for ever.
+    // The holder is not notified of the waiter. Without the limit on hand-offs, they would continue for ever.
     let guard = wait(&there, "k").ttl(Duration::from_secs(30)).acquire().await.unwrap();
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
     stop.store(true, Ordering::SeqCst);
@@ -148,13 +148,13 @@ async fn those_who_give_up_leave_nothing_behind_and_wake_the_next() {
         let last = tokio::spawn(wait(&here, "k").acquire());
         tokio::time::sleep(millis(10)).await;
         assert_eq!(store.queued(), 1, "one place for a process");
-        // Together with the release, a little before and a little after.
+        // The waiters are dropped a little before, during, or a little after the release.
         let release = tokio::spawn(holder.release());
         for _ in 0..round {
             tokio::task::yield_now().await;
         }
         waiting.iter().for_each(tokio::task::JoinHandle::abort);
-        // A task may have got the lock before: its guard is dropped with it.
+        // A task may already have the lock. Its guard is then dropped with the task.
         drop(waiting);
         release.await.unwrap().unwrap();
         let start = Instant::now();
@@ -183,7 +183,7 @@ async fn a_process_keeps_its_place_when_its_first_waiter_gives_up() {
     holder.release().await.unwrap();
     tokio::time::sleep(millis(1)).await;
     assert!(second.is_finished() && !behind.is_finished());
-    // The queue entry had the lease of the waiter that left; it is renewed to the lease of this one.
+    // The queue entry has the lease of the waiter that gave up. A renewal changes it to the lease of the second waiter.
     let guard = second.await.unwrap().unwrap();
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(guard.is_held() && !behind.is_finished());
@@ -196,7 +196,7 @@ async fn a_turn_that_nobody_takes_goes_to_the_next() {
     let store = QueueStore::default();
     let locks = store.manager();
     let holder = locks.lock("k").acquire().await.unwrap();
-    // Polled once, and then kept by a task that does something else.
+    // This waiter is polled once, and then its task does something else.
     let mut stuck = Box::pin(wait(&locks, "k").acquire());
     assert!(tokio::time::timeout(millis(5), &mut stuck).await.is_err());
     let next = tokio::spawn(wait(&locks, "k").acquire());
@@ -228,7 +228,7 @@ async fn a_head_that_nobody_polls_holds_up_nobody_for_long() {
     assert!(store.is_empty());
 }
 
-/// Returns a waiter that was polled once and is not polled any more.
+/// Returns a waiter that was polled once and is never polled again.
 async fn unpolled(
     request: LockRequest,
 ) -> Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>> {
@@ -283,7 +283,7 @@ async fn waiters_that_nobody_polls_take_no_time_from_others() {
             }
             set.join_all().await;
             rates.push(turns.load(Ordering::SeqCst));
-            // These waiters are no worse off than a newcomer.
+            // These waiters get the lock as fast as a newcomer.
             for waiter in waiting {
                 drop(tokio::time::timeout(millis(10), waiter).await.expect("it is free").unwrap());
             }
@@ -336,12 +336,13 @@ async fn a_newcomer_does_not_wait_for_a_head_that_nobody_polls() {
 async fn a_head_that_is_told_to_ask_and_is_not_polled_makes_room_for_the_next() {
     let store = QueueStore::default();
     let locks = store.manager();
-    // The key is kept for a while after the release, so there is no hand-off; only the store tells the head of its end.
+    // There is no hand-off, because the holder's lease is longer than the head requests. Only the store can notify the
+    // head.
     let holder = locks.lock("k").renew(false).ttl(millis(600)).acquire().await.unwrap();
     let stuck = unpolled(wait(&locks, "k").ttl(millis(100))).await;
     let next = tokio::spawn(wait(&locks, "k").acquire());
     tokio::time::sleep(millis(50)).await;
-    // Its lease is longer than the head requests, so the grant goes back to the store.
+    // The lease is longer than the head requests, so the grant is released to the store.
     holder.release().await.unwrap();
     let start = Instant::now();
     let guard = next.await.unwrap().unwrap();
@@ -377,7 +378,7 @@ async fn a_place_never_brings_a_longer_lease_than_its_last_waiter_asks_for() {
     while store.calls().beats == 0 {
         tokio::time::sleep(millis(1)).await;
     }
-    // Its heartbeat is in flight.
+    // The heartbeat of the queue entry is in flight now.
     first.abort();
     holder.release().await.unwrap();
     let guard = second.await.unwrap().unwrap();
@@ -537,7 +538,7 @@ async fn turns_are_numbered_as_far_as_the_store_has_confirmed_and_it_is_asked_on
         last = token;
     }
     assert_eq!(store.calls().fences, asked + 1, "one answer is enough for all the microseconds before it");
-    // The store knows these tokens by the time that another owner gets the key.
+    // The store knows the handed-out tokens before another owner gets the key.
     guard.release().await.unwrap();
     let other = store.manager().lock("k").fencing(true).acquire().await.unwrap();
     assert!(other.fencing_token().await.unwrap() > last);

@@ -1,4 +1,4 @@
-//! Regressions found under faults, with unusual requests and with futures that are not polled: each has its test.
+//! Tests for past bugs, which appeared under faults, with unusual requests, or with futures that were not polled.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ fn flaky(store: &QueueStore) -> (LockManager, FlakyControl) {
     (LockManager::builder(flaky).build().unwrap(), control)
 }
 
-/// Polls a future once, and keeps it.
+/// Polls a future for 5 ms, and keeps it.
 async fn poll_a_little<F: Future>(future: &mut std::pin::Pin<Box<F>>) {
     assert!(tokio::time::timeout(millis(5), future).await.is_err());
 }
@@ -50,7 +50,7 @@ async fn an_owner_that_is_given_back_is_not_asked_for_again() {
     let store = QueueStore::default();
     let (locks, control) = flaky(&store);
     let other = store.manager();
-    // The fence is not answered, and neither is the first release that follows.
+    // The request for a token gets no answer, and neither does the release that follows.
     control.fail_next(Operation::Fence, Fault::LoseAnswer, 1);
     control.fail_next(Operation::Release, Fault::LoseRequest, 2);
     let guard = locks.fair("k").strategy(strategy::wait()).fencing(true).acquire().await.unwrap();
@@ -88,7 +88,7 @@ async fn a_head_that_is_not_polled_does_not_hang_those_behind_it_on_memory() {
     assert!(next.is_finished(), "the key is free for a minute, and the second in line waits");
 }
 
-/// The key gets free by time, and no release notifies anybody.
+/// The key becomes free when the lease expires, so no release notifies a waiter.
 #[tokio::test(start_paused = true)]
 async fn a_first_waiter_that_is_not_polled_hides_no_end_of_a_lease() {
     let locks = LockManager::in_memory();
@@ -100,12 +100,12 @@ async fn a_first_waiter_that_is_not_polled_hides_no_end_of_a_lease() {
     let third = tokio::spawn(request());
     tokio::time::sleep(secs(5)).await;
     assert!(!holder.is_held());
-    // Two that are not polled, one after the other, for two seconds each.
+    // The first two waiters are not polled. Each of them delays the third by up to two seconds.
     let third = tokio::time::timeout(millis(5_000), third).await.expect("in time").unwrap();
     assert!(third.unwrap().is_held());
 }
 
-/// A waiter that was admitted to the queue is not turned away by later ones.
+/// Later waiters do not cause the rejection of a waiter that was already admitted to the queue.
 #[tokio::test(start_paused = true)]
 async fn shed_counts_on_arrival_only() {
     let locks = LockManager::in_memory();
@@ -126,7 +126,8 @@ async fn shed_counts_on_arrival_only() {
     }
 }
 
-/// The number in this process is known before the store is asked, and that in others with its answer.
+/// The number of waiters in this process is known before the request. The number in other processes is known after the
+/// answer.
 #[tokio::test(start_paused = true)]
 async fn shed_counts_those_who_wait_in_other_processes() {
     let store = QueueStore::default();
@@ -158,7 +159,8 @@ async fn a_place_that_changed_hands_is_not_longer_than_the_store_says() {
     let mut third = Box::pin(wait(&locks, "k").ttl(secs(60)).acquire());
     poll_a_little(&mut third).await;
     drop(first);
-    // The second waiter has the queue entry now. Its heartbeat arrives, but not the answer; then the waiter is dropped.
+    // The second waiter now owns the queue entry. Its heartbeat arrives, but the answer does not. Then the waiter is
+    // dropped.
     control.fail_next(Operation::Heartbeat, Fault::HangAnswer, 1);
     assert!(tokio::time::timeout(millis(310), &mut second).await.is_err());
     assert_eq!(control.hanging(Operation::Heartbeat), 1);
@@ -349,7 +351,7 @@ async fn one_who_is_in_line_is_not_turned_down() {
     assert_eq!(control.hanging(Operation::Renew), 1);
     let late = tokio::spawn(brief(wait(&locks, "k")));
     tokio::time::sleep(secs(11)).await;
-    // Another process has the key meanwhile.
+    // By now the lease of the grant has expired.
     control.heal();
     let answer = tokio::time::timeout(secs(60), first).await.expect("it hangs").unwrap();
     drop((more, late));
@@ -365,7 +367,7 @@ async fn a_line_is_not_left_behind_by_an_outage() {
     let store = QueueStore::default();
     let (locks, control) = flaky(&store);
     let holder = locks.lock("k").ttl(secs(10)).acquire().await.unwrap();
-    // It requests more than is left of the lease, so its hand-off asks the store.
+    // The waiter requests a longer lease than the grant has left, so the hand-off needs a request to the store.
     let waiting =
         tokio::spawn(locks.lock("k").ttl(secs(30)).strategy(strategy::retry().within(secs(60))).acquire());
     tokio::time::sleep(millis(5)).await;
@@ -379,7 +381,7 @@ async fn a_line_is_not_left_behind_by_an_outage() {
     control.heal();
     tokio::time::sleep(secs(600)).await;
     assert!(store.is_empty());
-    // The key is free and has no waiters: a newcomer with long pauses gets it at once.
+    // The key is free and has no waiters, so a newcomer with long pauses gets it at once.
     let slow = strategy::wait().backoff(Backoff::exponential(secs(600), secs(600)));
     let start = Instant::now();
     drop(locks.lock("k").strategy(slow).acquire().await.unwrap());
@@ -408,7 +410,8 @@ async fn the_news_that_others_wait_is_not_forgotten_when_the_grant_begins() {
         });
     }
     tokio::time::sleep(millis(5)).await;
-    // Both notifications arrive before the head is polled: it has the grant, and another process began to wait.
+    // Two notifications arrive before the head is polled: the head has the grant, and another process has begun to
+    // wait.
     holder.release().await.unwrap();
     let waits = Instant::now();
     let other = tokio::spawn(async move {
@@ -436,7 +439,7 @@ async fn the_token_of_the_turn_after_the_last_number_is_larger() {
     assert!(matches!(store.acquire(&claim, Ask::Try).await.unwrap(), Attempt::Granted(_)));
     claim.handoffs = u64::from(u32::MAX);
     let last = store.fence(&claim).await.unwrap();
-    // As a hand-off inside the process does.
+    // A hand-off inside the process increments this number in the same way.
     claim.handoffs += 1;
     assert!(store.fence(&claim).await.unwrap() > last, "the next holder has the token of the one before");
 }
@@ -451,7 +454,7 @@ async fn nobody_enters_a_write_lock_that_is_being_downgraded() {
     control.fail_next(Operation::Downgrade, Fault::Hang, 1);
     let downgrade = tokio::spawn(writer.downgrade());
     tokio::time::sleep(millis(5)).await;
-    // A task that the writer spawned arrives only now.
+    // A task that the writer spawned begins only now.
     let (go, wait) = tokio::sync::oneshot::channel();
     let part = locks.clone();
     let inner = Arc::new(AtomicBool::new(false));
@@ -508,7 +511,7 @@ async fn turns_of_a_short_ttl_on_a_long_lease_do_not_storm_the_store() {
     holder.release().await.unwrap();
     while set.join_next().await.is_some() {}
     let renewals = store.calls().renewals - before;
-    // One in 50 ms besides: on a slow machine a turn may outlast a part of its lease.
+    // In addition, one renewal in 50 ms is allowed. On a slow machine, a turn may outlast a part of its lease.
     let due = 100.0 + 20.0 * start.elapsed().as_secs_f64();
     assert!((renewals as f64) < due, "{renewals} renewals for 8000 turns in {:?}", start.elapsed());
 }
@@ -530,7 +533,7 @@ fn a_seat_that_is_left_while_its_turn_is_taken_back_stays_out_of_the_line() {
                 let next = tokio::spawn(brief(wait(&locks, &key)));
                 tokio::time::sleep(millis(1)).await;
                 holder.release().await.unwrap();
-                // Its neighbour checks from time to time, from 250 ms on.
+                // The next waiter checks the head of the queue from time to time, first after 250 ms.
                 tokio::time::sleep(Duration::from_micros(250_000 + fastrand::u64(0..100_000))).await;
                 drop(stuck);
                 tokio::time::timeout(secs(30), next).await.is_ok()
@@ -597,8 +600,8 @@ async fn an_extension_that_is_dropped_half_way_leaves_a_lease_that_is_given_back
     assert!(store.is_empty(), "the store has it for an hour, and nobody gives it back any more");
 }
 
-/// A waiter takes over the place of another whose request is under way, and its own request takes nothing. It gives up,
-/// and the place goes with it.
+/// A waiter takes over the queue entry of a waiter whose request is in flight. The new waiter's request is refused.
+/// When the new waiter gives up, the queue entry is released.
 #[tokio::test(start_paused = true)]
 async fn a_place_that_was_taken_over_in_the_middle_of_a_question_is_given_back() {
     let store = Memory::new();
@@ -614,7 +617,7 @@ async fn a_place_that_was_taken_over_in_the_middle_of_a_question_is_given_back()
     assert_eq!(waiting().await, 1, "one place for both");
     control.fail_always(Operation::Enqueue, Fault::Hang);
     for _ in 0..100 {
-        // It asks once a minute.
+        // The waiter sends a request once a minute.
         if control.hanging(Operation::Enqueue) == 0 {
             tokio::time::sleep(secs(1)).await;
         }
@@ -633,7 +636,7 @@ async fn a_place_that_was_taken_over_in_the_middle_of_a_question_is_given_back()
     drop(holder);
 }
 
-/// A request that takes nothing costs a waiter nothing either.
+/// If the store refuses a waiter's request, the waiter keeps its place in the queue.
 #[tokio::test(start_paused = true)]
 async fn a_question_that_is_refused_costs_no_place() {
     let store = Memory::new();

@@ -1,4 +1,4 @@
-//! Renewals: when they are sent, what their answers do, and what `extend` changes.
+//! Tests renewals: when they are sent, what their answers change, and what `extend` changes.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn a_lease_counts_from_when_it_was_sent_and_never_moves_back() {
     store.script().acquire.push_back(granted(1_000));
     let guard = locks.lock("k").ttl(millis(1_000)).acquire().await.unwrap();
     assert_eq!(guard.remaining(), millis(898));
-    // An older answer that arrives late is worth less than the known one.
+    // A late answer to an older request does not shorten the known lease.
     store.script().renew.push_back(Renewal::Renewed { sent, lease: millis(500), waiters: None });
     guard.extend(millis(500)).await.unwrap();
     assert_eq!(guard.remaining(), millis(898));
@@ -42,12 +42,12 @@ async fn a_long_lease_is_renewed_as_often_as_it_is_asked_for() {
     tokio::time::sleep(millis(10_000)).await;
     let renewed = store.renewals().len() - began;
     assert!((10..=14).contains(&renewed), "{renewed} renewals in 10 s");
-    // The key was deleted.
+    // The next answer simulates that the key was deleted.
     store.script().renew.push_back(Renewal::NotOwned);
     tokio::time::timeout(millis(1_001), guard.lost()).await.expect("it is told within a second");
     drop(guard);
 
-    // Never later than without the option.
+    // With a long `renew_every`, a renewal is not later than without the option.
     let guard = locks.lock("l").ttl(millis(3_000)).renew_every(millis(60_000)).acquire().await.unwrap();
     let began = store.renewals().len();
     tokio::time::sleep(millis(3_000)).await;
@@ -62,7 +62,7 @@ async fn a_long_lease_is_renewed_as_often_as_it_is_asked_for() {
     }
 }
 
-/// A store that counts in whole seconds, or has one timeout for all grants, gives less than requested.
+/// A store that counts in whole seconds, or that has one timeout for all grants, grants less than requested.
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_held_for_the_lease_that_a_renewal_gave_and_not_for_the_one_it_asked_for() {
     let (locks, store) = store();
@@ -72,7 +72,7 @@ async fn a_lock_is_held_for_the_lease_that_a_renewal_gave_and_not_for_the_one_it
     guard.extend(millis(5_000)).await.unwrap();
     assert_eq!(guard.remaining(), millis(3_598), "as long as the store said");
 
-    // By the renewer: the lease in the answer is renewed after a third of it, and lost at its end.
+    // The renewer uses the lease in the answer: it renews after a third of that lease, and reports the loss at its end.
     drop(guard);
     let guard = locks.lock("l").ttl(millis(3_000)).acquire().await.unwrap();
     let asked = || store.renewals().len();
@@ -89,7 +89,8 @@ async fn a_lock_is_held_for_the_lease_that_a_renewal_gave_and_not_for_the_one_it
     drop(guard);
 }
 
-/// Also in the background, and when the new lease ends later than the one before: the requested ttl does not count.
+/// This also applies to background renewals, and when the new lease ends later than the previous one. The requested ttl
+/// does not count.
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_lost_at_the_end_of_the_lease_that_the_last_renewal_gave() {
     let (locks, store) = store();
@@ -117,7 +118,7 @@ async fn a_grant_whose_answer_took_as_long_as_the_lease_is_no_grant() {
     let owner = store.tries()[0].clone();
     assert_eq!(store.releases()[0].0, owner, "it is given back");
 
-    // A waiting strategy tries again, as another owner.
+    // A waiting strategy tries again with another owner.
     store.script().acquire.push_back(Ok(Attempt::Granted(grant)));
     let guard = request.acquire().await.unwrap();
     let tries = store.tries();
@@ -269,12 +270,12 @@ async fn each_answer_to_an_extension_is_told() {
         assert_eq!(error.kind(), lock_core::LockErrorKind::InvalidRequest);
     }
     assert_eq!(store.renewals().len(), 0, "refused before the store is asked");
-    // Without an answer the old lease continues.
+    // If there is no answer, the old lease continues.
     store.script().renew.push_back(Renewal::Unknown(no_answer()));
     assert!(guard.extend(millis(60_000)).await.unwrap_err().is_unavailable());
     assert_eq!(guard.remaining(), millis(2_998));
     guard.check().unwrap();
-    // After the answer *no* the lock is lost.
+    // If the answer is *not owned*, the lock is lost.
     store.script().renew.push_back(Renewal::NotOwned);
     let error = guard.extend(millis(60_000)).await.unwrap_err();
     assert_eq!(error.loss_reason(), Some(LossReason::Taken));
@@ -292,7 +293,7 @@ fn a_lock_is_renewed_on_the_runtime_that_took_it() {
         || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let locks = lock_core::LockManager::in_memory();
     let idle = runtime();
-    // A lock of another runtime that exists but does not run.
+    // This lock belongs to another runtime, which exists but does not run.
     let _guard = idle.block_on(locks.lock("other").ttl(Duration::from_secs(1_000)).acquire()).unwrap();
     runtime().block_on(async {
         let guard = locks.lock("k").ttl(millis(300)).acquire().await.unwrap();
@@ -314,7 +315,7 @@ async fn a_short_lease_is_renewed_in_time_after_a_long_one() {
     }
 }
 
-/// A call waits for its slowest answer, but no longer than its shortest lease allows.
+/// A call waits for its slowest answer, but not longer than its shortest lease allows.
 #[tokio::test(start_paused = true)]
 async fn short_leases_are_not_renewed_in_one_call_with_long_ones() {
     let (locks, store) = store();
@@ -348,7 +349,8 @@ fn a_lock_that_is_extended_on_another_runtime_is_renewed_on_its_own() {
     });
 }
 
-/// The runtime of the first lock of a manager has a place of its own in it, and those that come later share one.
+/// A manager keeps the schedule of its first runtime in one field, and the schedules of later runtimes in a list. The
+/// test covers both.
 #[test]
 fn a_lock_whose_runtime_is_gone_is_renewed_where_it_is_extended() {
     let runtime =

@@ -1,4 +1,5 @@
-//! Every kind over the memory store: who may hold together, who is served first, and several keys at once.
+//! Tests every kind on the memory store: which holders exclude each other, which waiter is served first, and several
+//! keys at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -212,7 +213,7 @@ async fn all_keys_or_none() {
     assert_eq!(one.key(), "a");
 }
 
-/// Also where all of them are one key, as of a transfer within an account.
+/// This also applies if all keys are the same key, as in a transfer within one account.
 #[tokio::test(start_paused = true)]
 async fn keys_that_are_all_locked_have_one_holder_each_whatever_the_profile_says() {
     let builder = LockManager::builder(Memory::new());
@@ -228,8 +229,8 @@ async fn keys_that_are_all_locked_have_one_holder_each_whatever_the_profile_says
     }
 }
 
-/// The keys that a request has already are kept for as long as it waits for the others, and not for ever if it is not
-/// polled any more.
+/// While a request waits for more keys, it keeps the keys that it already has. If the request is no longer polled, its
+/// keys become free after its ttl.
 #[tokio::test(start_paused = true)]
 async fn the_keys_of_a_request_that_is_not_polled_are_free_after_its_ttl() {
     const TTL: Duration = Duration::from_secs(3);
@@ -270,7 +271,7 @@ async fn the_keys_of_one_request_share_one_time_budget() {
 async fn losing_one_of_several_is_losing_all() {
     let (locks, store) = Scripted::manager(|_| {});
     let guard = locks.all(["a", "b"]).ttl(Duration::from_secs(3)).acquire().await.unwrap();
-    // One of the keys is deleted.
+    // One of the keys is deleted in the store.
     let b = store.claims().remove(0).keys().last().cloned().unwrap();
     assert_eq!(b.as_str(), "b");
     store.forget(&b).await;
@@ -341,7 +342,7 @@ async fn a_request_for_several_that_is_dropped_leaves_nothing() {
     assert!(is_free(&locks, "c").await);
 }
 
-/// Polls once, and lets others run.
+/// Polls the future once, and lets other tasks run.
 async fn futures_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     let polled = std::future::poll_fn(|cx| match std::pin::Pin::new(&mut *future).poll(cx) {
         std::task::Poll::Ready(output) => std::task::Poll::Ready(Some(output)),
@@ -365,7 +366,7 @@ async fn kinds_by_value_are_what_their_methods_make() {
     }
 }
 
-/// The keys of `all` exclude readers, and are what a writer of several things requests.
+/// `all` excludes readers of each key, as a writer of several keys needs.
 #[tokio::test(start_paused = true)]
 async fn several_keys_have_no_readers_beside_them() {
     let profile = Profile::new().kind(Kind::Write);

@@ -1,4 +1,4 @@
-//! Grants that linger: their process takes them again at no cost, and they do not delay waiters.
+//! Tests lingering grants: their own process reuses them at no cost, and they do not delay waiters of other processes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use crate::{is_free, millis};
 
 const LONG: Duration = Duration::from_secs(30);
 
-/// Returns two managers of one store, for each store that can tell a holder of waiters.
+/// Returns two managers of one store, for each store that can notify a holder of waiters.
 fn pairs() -> [(LockManager, LockManager); 2] {
     let (queue, memory) = (QueueStore::default(), Memory::new());
     let of_memory = || LockManager::builder(memory.clone()).build().unwrap();
@@ -33,13 +33,13 @@ fn wait(locks: &LockManager) -> LockRequest {
     locks.lock("k").strategy(strategy::wait())
 }
 
-/// Acquires and releases once, so that the grant lingers.
+/// Acquires and releases the lock once, so that the grant lingers.
 async fn linger(locks: &LockManager, linger: u64) {
     let guard = lingering(locks, linger).acquire().await.unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
-/// Acquires, and returns how long that took.
+/// Acquires and releases the lock, and returns how long that took.
 async fn time_to(request: LockRequest) -> Duration {
     let start = Instant::now();
     request.acquire().await.unwrap().release().await.unwrap();
@@ -53,7 +53,7 @@ async fn one_process_over_and_over_costs_the_store_next_to_nothing() {
     for _ in 0..5_000 {
         lingering(&locks, 5).run(tokio::time::sleep(millis(1))).await.unwrap();
     }
-    // One request for the key, and one question in each second.
+    // The store gets one request for the key, and one check for waiters in each second.
     let calls = store.calls();
     assert!(calls.tries == 1 && calls.releases == 0 && calls.all() <= 8, "{calls:?}");
     tokio::time::sleep(millis(10)).await;
@@ -65,7 +65,7 @@ async fn who_waits_elsewhere_gets_it_at_once() {
     for (here, there) in pairs() {
         linger(&here, 1_000).await;
         assert!(time_to(wait(&there)).await < millis(5), "while it lingers");
-        // Waits while it is held: then it does not linger.
+        // If a waiter arrives while the lock is held, the grant does not linger.
         let guard = lingering(&here, 1_000).acquire().await.unwrap();
         let waiting = tokio::spawn(time_to(wait(&there)));
         tokio::time::sleep(millis(20)).await;
@@ -118,10 +118,10 @@ async fn a_lost_notification_costs_no_more_than_the_linger() {
     let (here, there) = (store.manager(), store.manager());
     store.deaf(true);
     linger(&here, 300).await;
-    // The notification of the grant is lost as well: it is found out by the next heartbeat.
+    // The notification of the grant is lost too. The waiter gets the grant with its next heartbeat.
     let time = time_to(wait(&there)).await;
     assert!(time >= millis(300) && time <= millis(300 + 700), "{time:?}");
-    // Without an end to the linger, as the process goes on using it.
+    // The process uses the grant continuously, so the linger time never ends.
     let stop = Arc::new(AtomicBool::new(false));
     let busy = tokio::spawn({
         let stop = Arc::clone(&stop);
@@ -138,7 +138,7 @@ async fn a_lost_notification_costs_no_more_than_the_linger() {
     let _ = busy.await;
 }
 
-/// Its release leaves in the background once its time is over.
+/// When the linger time is over, the grant is released in the background.
 #[tokio::test(start_paused = true)]
 async fn the_release_at_its_end_refuses_nobody_of_its_own_process() {
     let (store, control) = Flaky::new(Memory::new());
@@ -166,7 +166,7 @@ async fn a_grant_whose_token_failed_does_not_linger() {
     assert!(!locks.is_locked("k").await.unwrap(), "it went to the store at once");
 }
 
-/// On memory the runtimes of the callers renew, and end what lingers.
+/// On the memory store, the callers' runtimes renew grants and end lingering grants.
 #[test]
 fn the_end_of_its_runtime_ends_it() {
     let store = Memory::new();
@@ -218,7 +218,7 @@ async fn a_task_that_waits_here_comes_first() {
         guard.release().await.unwrap();
         let time = waiting.await.unwrap();
         assert!(time <= millis(2), "{time:?}");
-        // That one does not let it linger.
+        // The second request sets no linger time, so its grant does not linger.
         assert!(is_free(&there, "k").await);
     }
 }
@@ -227,11 +227,12 @@ async fn a_task_that_waits_here_comes_first() {
 async fn a_task_that_found_it_held_and_then_waits_takes_it() {
     let store = QueueStore::default();
     let locks = store.manager();
-    // Both ask at the same time. The first has released by the time that the second hears that the key is held.
+    // Both tasks request the lock at the same time. The first task releases before the second task receives its
+    // refusal.
     let (_, time) = tokio::join!(linger(&locks, 1_000), time_to(wait(&locks)));
     assert!(time <= millis(1), "{time:?}");
     assert_eq!(store.calls().tries, 2);
-    // Joins while it is held.
+    // The second task joins the queue while the lock is held.
     for late in 0..6 {
         let guard = lingering(&locks, 1_000).acquire().await.unwrap();
         let waiting = tokio::spawn(time_to(wait(&locks)));
@@ -286,7 +287,7 @@ async fn a_grant_whose_lease_is_over_is_gone() {
     let guard = brief().acquire().await.unwrap();
     tokio::time::sleep(millis(22)).await;
     guard.release().await.unwrap();
-    // 2 ms before the end of the lease the holder counts it as over.
+    // The holder treats a lease as expired 2 ms before its end.
     tokio::time::sleep(millis(6)).await;
     let guard = brief().acquire().await.unwrap();
     let calls = store.calls();
@@ -322,7 +323,7 @@ async fn each_acquisition_counts_anew() {
             guard.release().await.unwrap();
             tokio::time::sleep(millis(20)).await;
         }
-        // A nested call enters the same grant, which lingers once the outermost guard is gone.
+        // A nested call enters the same grant. The grant lingers after the outermost guard has ended.
         let nested = here.clone();
         lingering(&here, 100)
             .run(async move { nested.lock("k").run(async {}).await })
@@ -332,7 +333,7 @@ async fn each_acquisition_counts_anew() {
         assert!(!is_free(&there, "k").await);
         tokio::time::sleep(millis(102)).await;
     }
-    // Only the memory store keeps a key.
+    // Only the memory store keeps a key after its release.
     let memory = Memory::new();
     let manager = || LockManager::builder(memory.clone()).build().unwrap();
     let (here, there) = (manager(), manager());
@@ -395,7 +396,7 @@ async fn a_shutdown_gives_it_back_and_waits_for_that() {
         async move { here.shutdown(Duration::from_secs(5)).await }
     });
     tokio::time::sleep(millis(10)).await;
-    // A guard that ends now does not let its grant linger.
+    // After the shutdown has begun, a released grant does not linger.
     held.release().await.unwrap();
     assert_eq!(closing.await.unwrap(), lock_core::ShutdownReport::default());
     assert!(store.is_empty() && start.elapsed() < millis(70), "{:?}", start.elapsed());
@@ -511,7 +512,7 @@ async fn what_cannot_linger_is_refused_and_a_default_counts_where_it_can() {
     assert_eq!(left, ["default"]);
 }
 
-/// Remembers how long its requests had waited each time.
+/// A strategy that records how long its request has waited at each decision.
 #[derive(Clone, Debug, Default)]
 struct Told(Arc<Mutex<Vec<Duration>>>);
 
@@ -536,12 +537,12 @@ async fn a_strategy_is_told_of_the_time_that_a_lost_grant_took() {
         script.renew_takes = Duration::from_secs(3);
     }
     let told = Told::default();
-    // Without a renewer it must have the whole lease, so the grant is renewed first.
+    // A lock without renewals needs the whole lease, so the grant is renewed first.
     drop(locks.lock("k").ttl(LONG).renew(false).strategy(told.clone()).acquire().await.unwrap());
     assert_eq!(*told.0.lock().unwrap(), [Duration::from_secs(3)]);
 }
 
-/// It is skipped while it is not polled, and comes back to a key that is free for its process.
+/// While the waiter is not polled, it is skipped. When it is polled again, the key is free for its process.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_comes_back_takes_the_lingering_grant_at_once() {
     let locks = LockManager::in_memory();
@@ -551,7 +552,7 @@ async fn a_waiter_that_comes_back_takes_the_lingering_grant_at_once() {
     assert!(std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_pending())).await);
     tokio::time::sleep(millis(10)).await;
     drop(holder);
-    // It was handed the grant, and that is taken back.
+    // The grant was handed off to the unpolled waiter, and the queue has taken it back by now.
     tokio::time::sleep(millis(400)).await;
     drop(locks.lock("k").ttl(LONG).linger(Duration::from_secs(1)).acquire().await.unwrap());
     let start = Instant::now();

@@ -97,7 +97,7 @@ async fn a_body_that_comes_back_too_late_is_not_polled_again() {
         std::task::Poll::Ready(())
     })
     .await;
-    // As after a pause of the whole process: the renewer could not report the loss.
+    // This simulates a pause of the whole process, in which the renewer could not report the loss.
     tokio::time::advance(millis(600)).await;
     assert!(run.await.unwrap_err().is_lost());
 }
@@ -113,7 +113,7 @@ async fn a_normal_release_is_not_a_loss() {
     assert!(tokio::time::timeout(millis(60_000), handle.lost()).await.is_err());
 }
 
-/// Its renewer ended with the runtime that acquired the lock, so it is not renewed; but the loss is reported.
+/// The renewer ended with the runtime that acquired the lock. So the lock is not renewed, but its loss is reported.
 #[test]
 fn a_lock_whose_runtime_is_gone_is_lost_and_tells() {
     let locks = LockManager::in_memory();
@@ -125,7 +125,7 @@ fn a_lock_whose_runtime_is_gone_is_lost_and_tells() {
     assert_eq!(told.unwrap(), LossReason::Expired);
 }
 
-/// As when the application's log does not return.
+/// The application's log may block the renewing thread in the same way.
 #[tokio::test]
 async fn a_loss_is_told_at_the_deadline_also_while_the_thread_that_renews_is_kept() {
     let (locks, store) = Scripted::manager(|store| store.placement = Placement::Remote);
@@ -135,7 +135,7 @@ async fn a_loss_is_told_at_the_deadline_also_while_the_thread_that_renews_is_kep
     assert_eq!(told.expect("in time"), LossReason::Expired);
 }
 
-/// A store that saw the deletion of the key, or the end of the session, reports it.
+/// If the store sees the deletion of the key or the end of the session, it reports the loss.
 #[tokio::test(start_paused = true)]
 async fn a_loss_that_the_store_reports_ends_the_body_at_once() {
     for reason in [LossReason::Taken, LossReason::SessionEnded] {
@@ -157,7 +157,7 @@ async fn a_loss_that_the_store_reports_ends_the_body_at_once() {
     }
 }
 
-/// The report overtakes the answer with the grant.
+/// The report of the loss arrives before the answer with the grant.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_is_lost_before_its_answer_comes_is_no_grant() {
     let (locks, store) = Scripted::manager(|_| {});

@@ -1,4 +1,4 @@
-//! The library over the memory store, on a paused clock.
+//! Tests of the library on the memory store, with a paused clock.
 #![allow(clippy::disallowed_methods, reason = "tests read the paused clock")]
 #![allow(clippy::mem_forget, reason = "a forgotten guard is what a crash leaves")]
 
@@ -49,7 +49,7 @@ fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// Returns whether another owner could have `key` now.
+/// Returns whether another owner could acquire `key` now.
 async fn is_free(locks: &LockManager, key: &str) -> bool {
     match locks.lock(key).try_acquire().await.expect("the memory store answers") {
         Some(guard) => {

@@ -1,5 +1,5 @@
-//! Many waiters of every kind, on a paused clock. There, time passes only while all tasks wait. So if a key is free for
-//! a while although it has a waiter, a notification was lost, and a timer had to repair that.
+//! Tests many waiters of every kind on a paused clock. There, time passes only while all tasks wait. If a key with a
+//! waiter stays free for a while, a notification was lost, and only a timer has repaired the loss.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -23,10 +23,10 @@ const SEEDS: u64 = 40;
 const TASKS: u64 = 16;
 const ROUNDS: usize = 60;
 
-/// A key, as its holders see it.
+/// The state of a key as its holders see it.
 struct Seen {
     holders: usize,
-    /// The only holder excludes all others.
+    /// Whether the only holder excludes all others.
     alone: bool,
     free_since: Instant,
 }
@@ -57,7 +57,7 @@ impl Keys {
     }
 }
 
-/// A request of any kind for one of few keys. Returns whether its holder excludes all others.
+/// Returns a request of a random kind, its key, and whether its holder excludes all others.
 fn request(rng: &mut Rng, locks: &LockManager) -> (LockRequest, &'static str, bool) {
     let key = ["a", "b"][rng.usize(0..2)];
     let kinds = if locks.store() == "memory" { 9 } else { 6 };
@@ -69,7 +69,7 @@ fn request(rng: &mut Rng, locks: &LockManager) -> (LockRequest, &'static str, bo
         _ => (locks.semaphore("permits", 2), "permits", false),
     };
     let request = match rng.u32(0..4) {
-        // What it decides changes with what is known of the others.
+        // The decision of this strategy depends on the number of waiters.
         0 => request.strategy(strategy::shed(strategy::wait(), rng.usize(0..6))),
         _ => request.strategy(strategy::wait()),
     };
@@ -108,7 +108,7 @@ async fn worker(seed: u64, locks: LockManager, keys: Keys) {
         match rng.u32(0..8) {
             0..=3 => {}
             4..=6 => tokio::task::yield_now().await,
-            // Longer than a process keeps a grant that others want.
+            // This may be longer than a process keeps a grant that others want.
             _ => tokio::time::sleep(millis(rng.u64(1..20))).await,
         }
         keys.with(key, Seen::leave);
@@ -119,11 +119,11 @@ async fn worker(seed: u64, locks: LockManager, keys: Keys) {
     }
 }
 
-/// A store with others that run before and after each call. It never answers at once.
+/// A store that lets other tasks run before and after each call. It never answers at once.
 #[derive(Clone, Debug, Default)]
 struct Late<B>(B);
 
-/// Lets others run, as a rule.
+/// Lets other tasks run up to two times.
 async fn others_run() {
     for _ in 0..fastrand::u32(0..3) {
         tokio::task::yield_now().await;
@@ -179,7 +179,7 @@ impl<B: Backend> Backend for Late<B> {
 fn storms<B: Backend + Clone>(store: impl Fn() -> B) {
     for seed in 1..=SEEDS {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
-        // The library's own chance too, so that a seed is one run.
+        // The random numbers of the library get the same seed, so that a failure can be repeated.
         fastrand::seed(seed);
         runtime.unwrap().block_on(async {
             let (store, keys, mut workers) = (store(), Keys::default(), JoinSet::new());

@@ -1,4 +1,4 @@
-//! Requests that cannot be sent, because the connection is gone.
+//! Tests requests that cannot be sent, because the connection is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use lock_core::{LockError, LockManager, strategy};
 
 use crate::millis;
 
-/// A store whose connection is gone on demand: then a request waits, and is not sent.
+/// A store whose connection can be switched off. Requests then wait and are not sent.
 #[derive(Clone, Debug, Default)]
 struct Offline {
     memory: Memory,
@@ -51,8 +51,8 @@ impl Backend for Offline {
     }
 }
 
-/// A waiter asks again over a connection that is gone, and is dropped. That request was not sent, but an earlier one has
-/// left an entry in the store's queue.
+/// A waiter repeats its request over a lost connection, and is then dropped. The repeated request was not sent, but an
+/// earlier request has left an entry in the store's queue.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_could_not_ask_again_leaves_the_queue() {
     let store = Offline::default();
@@ -61,7 +61,7 @@ async fn a_waiter_that_could_not_ask_again_leaves_the_queue() {
     let mut waiter = Box::pin(locks.fair("k").ttl(millis(600_000)).strategy(strategy::wait()).acquire());
     assert!(tokio::time::timeout(millis(5), &mut waiter).await.is_err(), "it waits");
     store.is_offline.store(true, Ordering::Relaxed);
-    // Long enough for it to ask again.
+    // The waiter repeats its request within this time.
     assert!(tokio::time::timeout(millis(61_000), &mut waiter).await.is_err());
     drop(waiter);
     tokio::time::sleep(millis(100)).await;

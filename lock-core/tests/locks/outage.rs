@@ -1,4 +1,5 @@
-//! A wait that ends while the store fails is reported as an outage, and a wait that ends at a holder as a held key.
+//! Tests the error at the end of a wait. If the store fails at that time, the error is an outage. If the store answers
+//! that another holder has the key, the error is a held key.
 
 use lock_core::backend::Backend;
 use lock_core::backend::memory::Memory;
@@ -9,15 +10,15 @@ use tokio::task::JoinSet;
 use crate::millis;
 use crate::queue_store::QueueStore;
 
-/// How long the requests of a table wait, beyond what each of them waits longer than the one before.
+/// The wait time of the first request of a case. Each further request waits a little longer.
 const WAIT: u64 = 3_000;
 
-/// How many requests of one process wait for one key.
+/// The number of requests of one process that wait for one key.
 const WAITERS: u64 = 3;
 
 type Ask = fn(&LockManager) -> LockRequest;
 
-/// The kinds of locks, and whether a store without modes has them.
+/// The kinds of locks, and whether a store without shared locks and permits supports the kind.
 const KINDS: [(&str, bool, Ask); 6] = [
     ("lock", true, |locks| locks.lock("k")),
     ("fair", true, |locks| locks.fair("k")),
@@ -27,17 +28,17 @@ const KINDS: [(&str, bool, Ask); 6] = [
     ("several", false, |locks| locks.all(["j", "k"])),
 ];
 
-/// When the store fails.
+/// The time in which the store fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Outage {
     Never,
-    /// For all of the wait.
+    /// The store fails during the whole wait.
     Always,
-    /// From the middle of the wait on.
+    /// The store fails from the middle of the wait on.
     Later,
-    /// From shortly before the end on.
+    /// The store fails from shortly before the end of the wait on.
     AtTheEnd,
-    /// In the middle of the wait, and not at its end.
+    /// The store fails in the middle of the wait, but not at its end.
     Over,
 }
 
@@ -49,7 +50,7 @@ fn fail(control: &FlakyControl, fault: Fault) {
     }
 }
 
-/// Plays the outage, while requests wait.
+/// Makes the store fail at the times of `outage`, while requests wait.
 async fn play(control: FlakyControl, outage: Outage, fault: Fault) {
     let (from, until) = match outage {
         Outage::Never | Outage::Always => return,
@@ -65,8 +66,7 @@ async fn play(control: FlakyControl, outage: Outage, fault: Fault) {
     }
 }
 
-/// Waits for a key that is held, in one process. Returns the errors, each with whether its request would do without the
-/// lock.
+/// Waits for a held key in one process. Returns the errors, and for each error whether its request may be skipped.
 async fn waits<B: Backend + Clone>(
     store: B,
     holder: Ask,
@@ -122,7 +122,7 @@ async fn the_last_answer_of_the_store_decides_how_the_end_of_a_wait_is_told() {
     for (kind, exclusive, ask) in KINDS {
         for outage in OUTAGES {
             for fault in [Fault::Refuse, Fault::LoseRequest] {
-                // A reader waits for a writer.
+                // Readers do not exclude each other, so the holder is a writer.
                 let holder: Ask = if kind == "read" { |locks| locks.write("k") } else { ask };
                 let case = |store| format!("{store} {kind} {outage:?} {fault:?}");
                 let of = case("memory");
@@ -156,7 +156,7 @@ async fn a_grant_ends_an_outage_for_all_who_wait() {
         tokio::time::sleep(millis(1_500)).await;
         control.heal();
         held.release().await.expect("an answer");
-        // One of them holds the lock, and the others wait for it.
+        // One task holds the lock, and the others wait for it.
         let (mut guards, mut errors) = (Vec::new(), 0);
         while let Some(waiter) = waiters.join_next().await {
             match waiter.expect("no panic") {

@@ -1,4 +1,4 @@
-//! Several permits of a semaphore at once, and how many are free.
+//! Tests requests for several permits of a semaphore at once, and the number of free permits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -97,7 +97,8 @@ async fn a_nested_call_enters_what_its_task_has_and_waits_for_no_more() {
     assert_eq!(free(&locks, 3).await, 3);
 }
 
-/// With single permits, each of two that need two of three would have one, and wait for the other.
+/// If permits were acquired one by one, two tasks that need two of three permits could each hold one and wait for the
+/// other.
 #[tokio::test(start_paused = true)]
 async fn those_who_need_several_never_wait_for_each_other() {
     let (locks, in_use) = (LockManager::in_memory(), Arc::new(AtomicU32::new(0)));
@@ -144,7 +145,7 @@ async fn a_request_for_many_is_not_starved_by_small_ones() {
     assert!(!small.is_finished());
     drop(large);
     drop(small.await.unwrap().unwrap());
-    // One that gives up lets the small ones behind it go on.
+    // If a waiter gives up, the smaller requests behind it continue.
     let holder = take(&locks, 1, 3).acquire().await.unwrap();
     let large = tokio::spawn(take(&locks, 3, 3).acquire());
     sleep(millis(1)).await;

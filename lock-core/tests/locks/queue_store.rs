@@ -1,5 +1,5 @@
-//! A store with its own queue, like Redis: queue entries live on heartbeats, and a release serves and notifies the next
-//! waiter. It uses tokio's clock, so that a test can pause it.
+//! A store with its own queue, like Redis. Queue entries depend on heartbeats, and a release serves and notifies the
+//! next waiter. The store uses tokio's clock, so that a test can pause it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,7 +14,7 @@ use lock_core::key::Key;
 use lock_core::owner::Owner;
 use lock_core::{LockManager, Result};
 
-/// The calls that were made.
+/// The number of calls of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Calls {
     pub(crate) tries: usize,
@@ -56,7 +56,7 @@ struct State {
     start: Moment,
 }
 
-/// The store; clones share it.
+/// The store. All clones share one state.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueStore(Arc<Mutex<State>>);
 
@@ -68,7 +68,7 @@ fn later(one: Moment, other: Moment) -> Moment {
     if other.remaining(now()) > one.remaining(now()) { other } else { one }
 }
 
-/// A notification to send once the state is unlocked.
+/// A notification, which is sent after the state is unlocked.
 enum Told {
     Granted(Owner, usize),
     Contended(Owner, Key),
@@ -134,7 +134,7 @@ impl QueueStore {
         self.state().calls
     }
 
-    /// Sets whether the notifications of the store are lost.
+    /// Sets whether all notifications of the store are lost.
     pub(crate) fn deaf(&self, deaf: bool) {
         self.state().deaf = deaf;
     }
@@ -149,7 +149,7 @@ impl QueueStore {
         self.state().heartbeat_takes = time;
     }
 
-    /// Returns the time left of the lease of `key`.
+    /// Returns the remaining time of the lease of `key`.
     pub(crate) fn remaining(&self, key: &str) -> Duration {
         let state = self.state();
         let holder =
@@ -157,7 +157,7 @@ impl QueueStore {
         holder.map_or(Duration::ZERO, |(_, until)| until.remaining(now()))
     }
 
-    /// Returns whether there is neither a holder nor a waiter.
+    /// Returns whether the store has neither a holder nor a waiter.
     pub(crate) fn is_empty(&self) -> bool {
         let mut state = self.state();
         state.entries.values_mut().all(|entry| {
@@ -253,7 +253,7 @@ impl Backend for QueueStore {
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
         self.state().calls.beats += 1;
         let (store, claim, takes) = (self.clone(), claim.clone(), self.state().heartbeat_takes);
-        // A sent request arrives, whether anybody waits for the answer or not.
+        // A request that was sent arrives, even if its future is dropped.
         let sent = tokio::spawn(async move {
             let sent = now();
             tokio::time::sleep(takes).await;
@@ -280,7 +280,7 @@ impl Backend for QueueStore {
     async fn release(&self, claim: &Claim, _keep_for: Option<Duration>) -> Result<Released> {
         self.state().calls.releases += 1;
         let (store, claim, takes) = (self.clone(), claim.clone(), self.state().release_takes);
-        // A sent request arrives, whether anybody waits for the answer or not.
+        // A request that was sent arrives, even if its future is dropped.
         let sent = tokio::spawn(async move {
             tokio::time::sleep(takes).await;
             store.free(&claim)

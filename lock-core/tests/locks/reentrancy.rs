@@ -16,7 +16,7 @@ async fn a_nested_call_enters_the_same_grant() {
             let inner =
                 at_once(&locks, "k").run_with(|inner| async move { inner.fencing_token().await.unwrap() });
             assert_eq!(inner.await.unwrap(), token);
-            // The inner one did not release the key.
+            // The end of the inner guard did not release the key.
             assert!(outer.is_held());
             let guard = at_once(&locks, "k").acquire().await.unwrap();
             assert_eq!(guard.release().await.unwrap(), Released::StillHeld);
@@ -42,7 +42,7 @@ async fn three_levels_and_another_key_between() {
     assert!(is_free(&c, "k").await && is_free(&c, "other").await);
 }
 
-/// The text must be true for every holder: usually it is another task of this process.
+/// The text must be true for every holder. Usually the holder is another task of this process.
 #[tokio::test(start_paused = true)]
 async fn an_error_within_a_process_does_not_take_the_holder_for_the_caller() {
     let locks = LockManager::in_memory();

@@ -1,4 +1,4 @@
-//! The texts of a refusal and a loss: which key is held, by whom, and whether it is held at all.
+//! Tests the texts of refusals and losses: which key is held, who holds it, and whether it is held at all.
 
 use lock_core::strategy::fail_fast;
 use lock_core::{GrantId, HolderInfo, Listed, LockErrorKind, LockInfo, LockManager, LossReason};
@@ -74,7 +74,7 @@ async fn a_lock_that_was_not_renewed_says_so() {
     }
 }
 
-/// The types of a list are where the list is.
+/// The types in a list are exported from the same module as the list.
 #[tokio::test(start_paused = true)]
 async fn who_holds_what_is_named_by_the_crate() {
     let locks = LockManager::in_memory();

@@ -1,4 +1,4 @@
-//! Bodies that end before their release is answered, and the next acquisition of their keys.
+//! Tests bodies that end before their release is answered, and the next acquisition of the same key.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::{is_free, millis};
 
 const ROOMY: usize = usize::MAX;
 
-/// One try, with a release that no caller waits for.
+/// Returns a request with one try, whose release is not awaited.
 fn quick(locks: &LockManager) -> LockRequest {
     locks.lock("k").ttl(millis(60_000)).strategy(strategy::fail_fast()).release(Release::Background)
 }
 
-/// Runs a body to its end while the wire carries its requests but not its release, which is on it afterwards.
+/// Runs a body to its end. The wire delivers its acquire, and its release remains on the wire.
 async fn ended(locks: &LockManager, wire: &Wire) {
     let running = tokio::spawn(quick(locks).run(async {}));
     wire.until(&[Acquire]).await;
@@ -36,7 +36,7 @@ async fn settle() {
     tokio::time::sleep(millis(1)).await;
 }
 
-/// Without a runtime in between.
+/// The test polls by hand, so no runtime runs between the body and the release.
 #[tokio::test(start_paused = true)]
 async fn the_release_is_on_its_way_when_the_body_has_ended() {
     let (locks, wire) = Wire::manager(ROOMY);
@@ -61,7 +61,7 @@ async fn the_next_acquisition_waits_for_the_answer() {
     assert!(wire.deliver().await && next.await.expect("no panic").is_ok());
 }
 
-/// The usual release, and a caller without patience after a guard or an acquisition that was dropped.
+/// The release is not awaited, the next request makes one try, and a guard or an acquisition was dropped before.
 #[tokio::test(start_paused = true)]
 async fn what_is_dropped_does_not_refuse_its_own_process() {
     let request = |locks: &LockManager| locks.lock("k").ttl(millis(60_000)).strategy(strategy::fail_fast());
@@ -74,7 +74,7 @@ async fn what_is_dropped_does_not_refuse_its_own_process() {
             drop(acquiring.await.expect("no panic").expect("it is free"));
             wire.until(&[Back]).await;
         } else {
-            // Its request goes on without it, and is granted.
+            // The request continues without its caller, and is granted.
             acquiring.abort();
             wire.until(&[Acquire, Back]).await;
             assert!(wire.deliver().await);
@@ -88,7 +88,7 @@ async fn what_is_dropped_does_not_refuse_its_own_process() {
     }
 }
 
-/// A release that found no room on the way has no place in the order yet.
+/// A release that found no room on the wire has no position in the order yet.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_not_sent_yet_is_waited_for() {
     let (locks, wire) = Wire::manager(1);
@@ -126,7 +126,7 @@ async fn a_release_without_an_answer_keeps_others_for_a_second_at_most() {
     assert!(next.await.expect("no panic").is_ok(), "the release was first");
 }
 
-/// A release that is awaited is known to others as well.
+/// An awaited release also delays other requests of its process.
 #[tokio::test(start_paused = true)]
 async fn an_awaited_release_does_not_refuse_its_own_process() {
     let (locks, wire) = Wire::manager(ROOMY);
@@ -138,7 +138,7 @@ async fn an_awaited_release_does_not_refuse_its_own_process() {
     let next = tokio::spawn(quick(&locks).acquire());
     settle().await;
     assert_eq!(wire.on_wire(), [Back], "the next request is not sent before the release is answered");
-    // The caller that awaits it gives up, and the background sends it again.
+    // The awaiting caller gives up, and the background sends the release again.
     releasing.abort();
     wire.until(&[Back, Back]).await;
     assert!(wire.deliver().await);
@@ -149,7 +149,7 @@ async fn an_awaited_release_does_not_refuse_its_own_process() {
     assert!(wire.deliver().await && next.await.expect("no panic").is_ok());
 }
 
-/// A place in order of arrival is taken at once: others would overtake a request that waits for the answer.
+/// A request in order of arrival is sent at once. If it waited for the answer, other requests would overtake it.
 #[tokio::test(start_paused = true)]
 async fn a_request_in_order_of_arrival_is_sent_at_once() {
     let (locks, wire) = Wire::manager(ROOMY);
@@ -172,7 +172,7 @@ fn another_runtime_waits_for_the_answer() {
         settle().await;
         assert_eq!(wire.on_wire(), [Back]);
         wire.deliver().await;
-        // The first runtime reads the answer.
+        // The first runtime runs to process the answer.
         let (locks, wire) = (locks.clone(), wire.clone());
         std::thread::scope(|scope| scope.spawn(|| first.block_on(settle())).join()).expect("no panic");
         wire.until(&[Acquire]).await;
@@ -201,8 +201,8 @@ async fn a_release_that_fails_is_told_and_retried_and_waited_for() {
     assert_eq!(failed, 1);
 }
 
-/// A request that may not have a lingering grant gives it back first. If that fails, the background repeats the release,
-/// and a request that waited for the first one waits for the second.
+/// A request that may not use a lingering grant releases it first. If that release fails, the background repeats it. A
+/// request that waited for the first release also waits for the second.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_is_given_back_is_waited_for_until_the_answer() {
     let (locks, wire) = Wire::manager(ROOMY);
@@ -361,7 +361,7 @@ async fn a_shutdown_wakes_who_waits_for_a_release() {
     assert_eq!(error.kind(), lock_core::LockErrorKind::ShuttingDown);
 }
 
-/// The task that saw to the release ends with its runtime. Here the clock is the real one.
+/// The task that awaited the release ends with its runtime. This test uses the real clock.
 #[test]
 fn a_runtime_that_ends_leaves_the_release_to_the_background() {
     let (locks, wire) = Wire::placed(ROOMY, Placement::Remote);
@@ -390,8 +390,9 @@ async fn a_store_that_releases_at_once_is_not_left_waiting() {
     assert!(is_free(&locks, "k").await);
 }
 
-/// Random delivery, lost wires, requests that are sent back, futures that are dropped at any await point: one task
-/// after the other asks for the same key without patience, and never meets the lock that its own process gives back.
+/// The test has random delivery, lost connections, releases that are sent back, and futures that are dropped at any
+/// await point. Tasks request the same key one after another, with one try each. No task is refused because of a lock
+/// that its own process is releasing.
 #[test]
 fn no_seed_makes_a_process_meet_its_own_release() {
     for seed in 0..200 {
@@ -417,7 +418,7 @@ async fn one_after_the_other(seed: u64) {
             }
             inside.fetch_sub(1, Ordering::SeqCst);
         };
-        // Long pauses of the wire delay no caller long enough to count.
+        // A long pause of the wire is shorter than the time that a caller waits for a release.
         match quick(&locks).run(body).await {
             Ok(()) => {}
             Err(error) => {
@@ -426,7 +427,7 @@ async fn one_after_the_other(seed: u64) {
             }
         }
         if rng.u8(0..4) == 0 {
-            // Dropped somewhere: before it is sent, while it is, in the body, or never.
+            // The request is dropped before it is sent, while it is in flight, in the body, or never.
             let limit = millis(rng.u64(0..4));
             let _ = tokio::time::timeout(limit, quick(&locks).run(tokio::time::sleep(millis(1)))).await;
             outlive_leftovers(&locks).await;
@@ -436,8 +437,8 @@ async fn one_after_the_other(seed: u64) {
     carrier.abort();
 }
 
-/// Waits until the key can be taken: what an acquisition without an answer may have taken is given back too, but not as
-/// the release of a body, so it may be met.
+/// Waits until the key is free. An acquisition without an answer may have acquired the key. It is released too, but
+/// other requests do not wait for that release.
 async fn outlive_leftovers(locks: &LockManager) {
     loop {
         if let Ok(guard) = quick(locks).acquire().await
@@ -465,7 +466,7 @@ async fn carry(wire: Wire, mut rng: Rng) {
     }
 }
 
-/// Other keys share the wire.
+/// Sends requests for other keys over the same wire.
 async fn make_noise(locks: LockManager, mut rng: Rng) {
     loop {
         let request = locks.lock(format!("noise {}", rng.u8(0..3))).ttl(millis(60_000));

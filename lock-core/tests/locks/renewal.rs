@@ -71,7 +71,7 @@ async fn extend_gives_a_longer_lease_at_once_and_renewals_follow_it() {
     assert!(guard.extend(millis(100)).await.unwrap_err().is_lost());
 }
 
-/// A misbehaving store: it gives short leases, and its first renewal panics.
+/// A store that misbehaves: it grants short leases, and its first renewal panics.
 #[derive(Debug)]
 struct Rude {
     store: Memory,

@@ -1,4 +1,4 @@
-//! A store that records its calls and answers them as scripted; a memory store answers all other calls.
+//! A store that records its calls and answers them as scripted. A memory store answers all other calls.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -29,7 +29,7 @@ pub(crate) enum Asked {
         keep_for: Option<Duration>,
     },
     Fence,
-    /// A wait for a change.
+    /// A wait for a change of the key.
     Wait,
     Inspect,
     Close,
@@ -41,31 +41,31 @@ pub(crate) struct Script {
     /// The claims of all attempts.
     pub(crate) claims: Vec<Claim>,
     pub(crate) acquire: VecDeque<Result<Attempt>>,
-    /// Whether each request is sent twice.
+    /// If true, each request is sent twice.
     pub(crate) resends: bool,
     pub(crate) renew: VecDeque<Renewal>,
     pub(crate) release: VecDeque<Result<Released>>,
     pub(crate) fence: VecDeque<Result<FencingToken>>,
     pub(crate) inspect: VecDeque<Result<Option<LockInfo>>>,
-    /// How long an answer to it takes.
+    /// The delay of the answer to an inspection.
     pub(crate) inspect_takes: Duration,
-    /// How long a renewal blocks the thread that sends it.
+    /// The time for which a renewal blocks the thread that sends it.
     pub(crate) renew_blocks: Duration,
-    /// How long the answer to a renewal takes.
+    /// The delay of the answer to a renewal.
     pub(crate) renew_takes: Duration,
-    /// How long a try takes to arrive.
+    /// The delay until a try arrives at the store.
     pub(crate) acquire_takes: Duration,
-    /// How long the answer to a release takes.
+    /// The delay of the answer to a release.
     pub(crate) release_takes: Duration,
     /// The number of answered releases.
     pub(crate) released: usize,
-    /// Whether the notifications of a change are lost.
+    /// If true, the notifications of changes are lost.
     pub(crate) loses_changes: bool,
     /// The attached listeners.
     pub(crate) listeners: Vec<Weak<dyn Listener>>,
 }
 
-/// The backend; clones share the script and the store.
+/// The backend. All clones share the script and the inner store.
 #[derive(Clone, Debug)]
 pub(crate) struct Scripted {
     pub(crate) script: Arc<Mutex<Script>>,
@@ -74,12 +74,12 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// Returns a manager on a store with a `change`d capability, and the store.
+    /// Returns a manager and its store. `change` changes the capability of the store.
     pub(crate) fn manager(change: impl FnOnce(&mut Capability)) -> (LockManager, Self) {
         Self::build(change).unwrap()
     }
 
-    /// Does the same, for a manager that may be refused.
+    /// Like [`manager`](Self::manager), but returns the error if the manager is refused.
     pub(crate) fn build(change: impl FnOnce(&mut Capability)) -> Result<(LockManager, Self)> {
         let store = Memory::new();
         let mut capability = store.capability();
@@ -88,17 +88,17 @@ impl Scripted {
         Ok((LockManager::builder(scripted.clone()).build()?, scripted))
     }
 
-    /// Returns another manager on the inner memory store.
+    /// Returns another manager on the inner memory store, without the script.
     pub(crate) fn stranger(&self) -> LockManager {
         LockManager::builder(self.store.clone()).build().unwrap()
     }
 
     pub(crate) fn script(&self) -> MutexGuard<'_, Script> {
-        // A test that fails while it locks the script must fail alone, without the guards that it drops.
+        // If a test fails while it locks the script, dropping its guards must not fail too.
         self.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads tokio's clock, as the inner store does, whatever the placement is.
+    /// Returns the current time of the clock for this placement.
     fn now(&self) -> Moment {
         self.capability.placement.clock().now()
     }
@@ -130,7 +130,7 @@ impl Scripted {
         })
     }
 
-    /// Returns how often the store was asked for a grant, and for a change.
+    /// Returns how many tries and how many waits for a change the store has received.
     pub(crate) fn tries_and_waits(&self) -> (usize, usize) {
         (self.tries().len(), self.asked(&Asked::Wait))
     }
@@ -153,7 +153,7 @@ impl Scripted {
         self.all(|at, asked| matches!(asked, Asked::Release { .. }).then(|| (at - start).as_millis()))
     }
 
-    /// Returns the time of each batch of renewals, its length, and the ttl of its first part.
+    /// Returns for each batch of renewals its time, its length, and the ttl of its first renewal.
     pub(crate) fn renewals(&self) -> Vec<(Instant, usize, Duration)> {
         self.all(|at, asked| match asked {
             Asked::Renew { ttls } => Some((at, ttls.len(), ttls[0])),
@@ -166,19 +166,19 @@ impl Scripted {
         self.script().claims.clone()
     }
 
-    /// Frees only `key` of the first claim, as a deletion would.
+    /// Frees only `key` of the first claim, as if the key were deleted.
     pub(crate) async fn forget(&self, key: &Key) {
         let mut claim = self.claims().remove(0);
         (claim.key, claim.more) = (key.clone(), [].into());
         self.store.release(&claim, None).await.unwrap();
     }
 
-    /// Returns the listener.
+    /// Returns the first listener that is still alive.
     pub(crate) fn listener(&self) -> Arc<dyn Listener> {
         self.script().listeners.iter().find_map(Weak::upgrade).expect("the manager lives")
     }
 
-    /// Reports that notifications were lost, as after a reconnection.
+    /// Reports to all listeners that notifications were lost, as after a new connection.
     pub(crate) fn reconnect(&self) {
         let listeners: Vec<_> = self.script().listeners.iter().filter_map(Weak::upgrade).collect();
         listeners.iter().for_each(|listener| listener.reconnected());
@@ -304,12 +304,13 @@ impl Backend for Scripted {
     }
 }
 
-/// Returns an error that does not say what the store did.
+/// Returns an error that does not show whether the store executed the request.
 pub(crate) fn no_answer() -> LockError {
     LockError::new(LockErrorKind::Unavailable, "no answer")
 }
 
-/// Tries again after a fixed pause, up to a limit. The first pause is short, as in the strategies of the library.
+/// A strategy that tries again after a fixed pause, up to a limit. Its first pause is short, as in the strategies of
+/// the library.
 #[derive(Debug)]
 pub(crate) struct Every(pub(crate) Duration, pub(crate) Duration);
 

@@ -1,4 +1,4 @@
-//! Locks over a store whose grants live in the session of their process, and where no grant ends by itself.
+//! Tests locks on a store whose grants live in the session of their process. There, no grant expires on its own.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use tokio::time::Instant;
 
 use crate::{is_free, millis, patient};
 
-/// The lease of the session.
+/// The length of the lease of a session.
 const SESSION: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Returns a manager whose calls can fail, another one on the same store, and the sessions of both.
+/// Returns a manager whose calls can fail, another manager on the same store, and the sessions of both.
 fn managers() -> (LockManager, LockManager, FlakyControl, SessionControl) {
     let (store, sessions) = SessionStore::new();
     let (flaky, control) = Flaky::new(store.clone());
@@ -58,7 +58,7 @@ async fn what_an_unanswered_request_may_have_taken_is_released_however_long_that
     assert!(is_free(&other, "k").await);
 }
 
-/// A guard that is not dropped stands for a body that never returns.
+/// The guard is not dropped, as if its body never returned.
 #[tokio::test(start_paused = true)]
 async fn a_lost_lock_is_released_though_nobody_drops_its_guard() {
     let unrenewed = |locks: &LockManager| locks.lock("k").ttl(millis(500)).renew(false);
@@ -77,7 +77,7 @@ async fn a_lost_lock_is_released_though_nobody_drops_its_guard() {
         patient(&other, "k", HOUR).acquire().await.unwrap().release().await.unwrap();
         assert!(start.elapsed() <= free, "{lost:?}: {:?}", start.elapsed());
     }
-    // Renewals are not answered for longer than the lease.
+    // Renewals get no answer for longer than the lease.
     let guard = locks.lock("k").acquire().await.unwrap();
     control.fail_always(Operation::Renew, Fault::LoseRequest);
     assert_eq!(guard.lost().await, LossReason::Expired);
@@ -142,7 +142,8 @@ async fn an_end_that_nobody_reports_is_found_out_by_the_next_renewal() {
     assert!(ended.elapsed() <= SESSION / 3, "{:?}", ended.elapsed());
 }
 
-/// The hand-off inside a process needs no matching lease: a crash costs the rest of the session in any case.
+/// On a session store, a hand-off inside a process does not compare leases. After a crash, the key is held for the rest
+/// of the session in any case.
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_handed_off_to_a_waiter_with_a_shorter_ttl() {
     let (locks, _other, control, _sessions) = managers();
@@ -159,13 +160,13 @@ async fn a_lock_is_handed_off_to_a_waiter_with_a_shorter_ttl() {
     assert!(start.elapsed() >= millis(490), "{:?}", start.elapsed());
 }
 
-/// A session store with another capability, or another runtime for its session.
+/// A session store with a changed capability, or with another runtime for its session.
 #[derive(Debug)]
 struct Altered {
     store: SessionStore,
-    /// The longest ttl that it takes, however short its session is.
+    /// The longest ttl that the store accepts, even if its session is shorter.
     max_ttl: Option<Duration>,
-    /// Drives the session, as where a store has no runtime but that which acquires the locks.
+    /// The runtime that renews the session, as in a store that only has the callers' runtime.
     runtime: Option<Handle>,
 }
 
@@ -193,7 +194,7 @@ impl Backend for Altered {
     }
 }
 
-/// The renewal is repeated several times within the lease that the session grants, however long the ttl is.
+/// Within the lease of the session, the renewal is repeated several times, even if the ttl is much longer.
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_renewal_is_repeated_while_the_session_is_certain() {
     const TIMEOUT: Duration = Duration::from_millis(600);
@@ -209,7 +210,7 @@ async fn an_unanswered_renewal_is_repeated_while_the_session_is_certain() {
     assert!(guard.is_held(), "{:?}", guard.check());
 }
 
-/// Real time passes, because the thread of the library cannot be paused.
+/// The test uses real time, because the clock of the library's thread cannot be paused.
 #[test]
 fn a_session_outlives_bodies_that_block_every_worker() {
     const TIMEOUT: Duration = Duration::from_secs(4);

@@ -1,5 +1,5 @@
-//! Random load: every shape of request, futures that are dropped or not polled, guards that are released in every way,
-//! and a store that fails. The test checks what must hold in any case. A failure prints the seed.
+//! Tests random load: every shape of request, futures that are dropped or not polled, guards that are released in every
+//! way, and a store that fails. The test checks invariants. A failure prints the seed.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -21,8 +21,8 @@ use crate::queue_store::QueueStore;
 const SEEDS: u64 = 20;
 const TASKS: u64 = 24;
 const ROUNDS: usize = 25;
-/// The least number of granted requests among the 600 of a storm, on a store that fails or not; usually 257 to 376. The
-/// others give up, are dropped, or are refused.
+/// The least number of granted requests of a storm, which has 600 requests. Usually 257 to 376 are granted, with or
+/// without faults. The other requests give up, are dropped, or are refused.
 const FLOOR: usize = 200;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,8 +41,8 @@ struct Watch {
 }
 
 impl Watch {
-    /// Records a new grant, and checks that it excludes no current holder. A holder that lost its lock knows that
-    /// itself.
+    /// Records a new grant, and checks that no current holder excludes it. A holder that has lost its lock does not
+    /// count.
     fn enter(&self, keys: &[String], beside: Beside, guard: &LockGuard) {
         self.granted.fetch_add(1, Ordering::SeqCst);
         let mut all = self.holders.lock().unwrap();
@@ -80,7 +80,7 @@ fn several(rng: &mut Rng) -> Vec<String> {
     keys
 }
 
-/// Returns a request of any shape that the store supports.
+/// Returns a random request that the store supports, its keys, and the holders that it allows beside it.
 fn request(rng: &mut Rng, locks: &LockManager) -> (LockRequest, Vec<String>, Beside) {
     let key = format!("x{}", rng.u32(0..3));
     let all = if locks.store() == "memory" { 9 } else { 4 };
@@ -110,7 +110,7 @@ fn request(rng: &mut Rng, locks: &LockManager) -> (LockRequest, Vec<String>, Bes
     (if limited { request.max_hold(millis(rng.u64(1..20))) } else { request }, keys, beside)
 }
 
-/// Acquires, or gives up half way: dropped after some polls or some time, or not polled for a while.
+/// Acquires the lock, or gives up half way. The future may be dropped after some time, or not polled for a while.
 async fn acquire(rng: &mut Rng, request: LockRequest) -> Option<LockGuard> {
     let text = format!("{request:?}");
     let mut acquire = Box::pin(request.acquire());
@@ -147,7 +147,7 @@ async fn work(rng: &mut Rng, guard: &LockGuard) {
     }
 }
 
-/// Drops, releases, drops the release half way, or panics.
+/// Ends the guard in a random way: by a drop, by a release, by a release that is dropped half way, or by a panic.
 async fn give_back(rng: &mut Rng, guard: LockGuard) {
     match rng.u32(0..4) {
         0 => drop(guard),
@@ -224,7 +224,7 @@ async fn storm<B: Backend + Clone>(seed: u64, store: B, failing: bool) {
     controls.iter().for_each(FlakyControl::heal);
     let granted = watch.granted.load(Ordering::SeqCst);
     assert!(granted >= FLOOR, "seed {seed}: {granted} grants of {} requests", TASKS * ROUNDS as u64);
-    // Everything that was not answered has expired by then.
+    // By now, everything that was not answered has expired.
     tokio::time::sleep(Duration::from_secs(60)).await;
     for locks in &managers {
         assert_eq!(locks.held(), 0, "seed {seed}");

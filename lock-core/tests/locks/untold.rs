@@ -1,4 +1,5 @@
-//! Hand-offs over a store that tells no holder of waiters elsewhere: the process asks before it gives the key back.
+//! Tests hand-offs on a store that does not notify a holder of waiters in other processes. The process asks the store
+//! for such waiters before it ends its hand-offs.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,16 +19,16 @@ use tokio::time::Instant;
 
 use crate::millis;
 
-/// The memory store, as one that tells no holder of waiters. It answers no call at once.
+/// The memory store, without notifications of waiters. It answers no call at once.
 #[derive(Clone, Debug, Default)]
 struct Untold {
     memory: Memory,
     counts: Arc<Counts>,
-    /// Whether it leaves the question whether others wait unanswered.
+    /// If true, the store does not answer whether others wait.
     is_silent: bool,
-    /// Whether it sends no notification when a grant is taken away.
+    /// If true, the store sends no notification when a grant is removed.
     is_mute: bool,
-    /// While this is locked no acquire gets through.
+    /// While this mutex is locked, every acquire waits.
     entrance: Arc<Mutex<()>>,
 }
 
@@ -108,7 +109,7 @@ impl Backend for Untold {
     }
 }
 
-/// Has `tasks` tasks hold the key once each, for `hold`.
+/// Starts `tasks` tasks. Each of them holds the key once, for `hold`.
 async fn holds(locks: &LockManager, tasks: usize, hold: Duration) {
     let mut set = JoinSet::new();
     for number in 0..tasks {
@@ -119,7 +120,7 @@ async fn holds(locks: &LockManager, tasks: usize, hold: Duration) {
     }
 }
 
-/// A guard that is dropped hands off as one that is released does.
+/// Holds the key once. A dropped guard is handed off in the same way as a released guard.
 async fn hold_once(locks: LockManager, hold: Duration, drops: bool) {
     let guard = locks.lock("k").strategy(strategy::wait()).acquire().await.unwrap();
     tokio::time::sleep(hold).await;
@@ -130,7 +131,7 @@ async fn hold_once(locks: LockManager, hold: Duration, drops: bool) {
     }
 }
 
-/// Waits until all that was asked in the background is answered.
+/// Waits until all background requests are answered.
 async fn settled() {
     tokio::time::sleep(millis(1)).await;
 }
@@ -140,14 +141,14 @@ async fn a_process_keeps_the_key_for_its_own_while_nobody_else_waits() {
     let store = Untold::default();
     holds(&store.manager(), 50, millis(10)).await;
     settled().await;
-    // The time of the first holder begins when it hands off.
+    // The time of the first holder begins with its hand-off.
     assert_eq!((store.releases(), store.questions()), (1, 48), "asked after each hold as long as a quantum");
     holds(&store.manager(), 101, millis(1)).await;
     settled().await;
     assert_eq!((store.releases(), store.questions()), (2, 57), "ten holds are a quantum");
 }
 
-/// The next one here has the key while the store is asked.
+/// While the store is asked, the next task of this process already has the key.
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_elsewhere_waits_for_two_holds_more() {
     let store = Untold::default();
@@ -170,17 +171,17 @@ async fn a_key_that_nobody_here_waits_for_is_released_without_a_question() {
     assert_eq!((store.releases(), store.questions()), (3, 0));
 }
 
-/// No caller waits for the answer, but without one the key goes back after 100 ms.
+/// No caller waits for the answer. Without an answer, the key is released after 100 ms.
 #[tokio::test(start_paused = true)]
 async fn without_an_answer_the_process_keeps_the_key_no_longer_than_an_answer_may_take() {
     let store = Untold { is_silent: true, ..Untold::default() };
     let since = Instant::now();
     holds(&store.manager(), 13, millis(10)).await;
-    // The first two holds are before the question, and ten behind it.
+    // Two holds come before the question to the store, and ten after it.
     assert_eq!((store.releases(), store.questions(), since.elapsed()), (2, 1, millis(130)));
 }
 
-/// The answer that the grant is gone counts as the answer that others wait.
+/// The answer that the grant is gone has the same effect as the answer that others wait.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_is_gone_is_handed_off_once_more_at_most() {
     let store = Untold { is_mute: true, ..Untold::default() };
@@ -188,7 +189,7 @@ async fn a_grant_that_is_gone_is_handed_off_once_more_at_most() {
     let guard = handed_off(&locks).await;
     let [next, last] = [(); 2].map(|()| tokio::spawn(locks.lock("k").strategy(strategy::wait()).acquire()));
     tokio::time::sleep(millis(20)).await;
-    // The last one looks from time to time, and would find the key free.
+    // The last waiter checks the key from time to time. Without this mutex, it would find the key free.
     let closed = store.entrance.clone().lock_owned().await;
     let key = Key::new("k").unwrap();
     let held = store.memory.inspect(&key).await.unwrap().unwrap();
@@ -201,7 +202,7 @@ async fn a_grant_that_is_gone_is_handed_off_once_more_at_most() {
     assert!(last.await.unwrap().unwrap().is_held(), "a grant of its own");
 }
 
-/// Returns a lock that was handed off, so that its quantum has begun.
+/// Returns a lock after a hand-off, so that its quantum has begun.
 async fn handed_off(locks: &LockManager) -> LockGuard {
     let first = locks.lock("k").acquire().await.unwrap();
     let second = tokio::spawn(locks.lock("k").strategy(strategy::wait()).acquire());

@@ -1,4 +1,4 @@
-//! Waiters: which of them ask the store, when, and which are notified.
+//! Tests which waiters send requests to the store, when they do, and which waiters are notified.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -85,7 +85,8 @@ async fn a_hot_key_costs_the_store_one_try_in_vain_for_each_waiter() {
     for waiter in waiting {
         waiter.await.unwrap().unwrap();
     }
-    // The holder's try, the first one of each waiter, and the one that got the key; a few more because a pause ended.
+    // The store gets the holder's try, the first try of each waiter, and the try that acquired the key. A few more
+    // tries follow because pauses ended.
     assert!(store.tries().len() <= 1 + 2 * 20 + 6, "{}", store.tries().len());
 }
 
@@ -113,7 +114,7 @@ async fn a_long_pause_is_kept_alone_and_cut_short_in_company() {
     let before = store.tries().len();
     tokio::time::sleep(millis(4_500)).await;
     assert_eq!(store.tries().len() - before, 1, "one after the pause");
-    // In the middle of its pause.
+    // The second waiter arrives in the middle of the first waiter's pause.
     let second = tokio::spawn(locks.lock("k").strategy(Every(millis(4_000), HOUR)).acquire());
     settle().await;
     let before = store.tries().len();
@@ -131,14 +132,14 @@ async fn a_waiter_whose_time_is_over_tries_once_more_though_it_is_not_its_turn()
     let head = tokio::spawn(locks.lock("k").strategy(Every(HOUR, HOUR)).acquire());
     settle().await;
     let second = tokio::spawn(locks.lock("k").strategy(Every(millis(290), millis(290))).acquire());
-    // The head asks at 200 ms and at 400 ms.
+    // The head tries at 200 ms and at 400 ms.
     tokio::time::sleep(millis(250)).await;
     guard.release().await.unwrap();
     let guard = second.await.unwrap().expect("it is free, and the head has not asked yet");
     drop(guard);
     drop(head.await.unwrap().unwrap());
 
-    // No task got the key: it was one try, and the wait has ended.
+    // Another process holds the key this time. The second waiter makes one last try, and its wait ends.
     let guard = store.stranger().lock("k").acquire().await.unwrap();
     let head = tokio::spawn(locks.lock("k").strategy(Every(HOUR, HOUR)).acquire());
     settle().await;
@@ -227,7 +228,7 @@ async fn a_fencing_token_comes_with_the_grant_or_is_asked_for_once() {
     assert_eq!(fenced(), 2);
     drop(guard);
 
-    // The store answers that the lock belongs to another owner: that is a loss, and everybody is notified.
+    // The store answers that the lock belongs to another owner. This is a loss, and all users of the lock are notified.
     let guard = locks.lock("k").acquire().await.unwrap();
     assert!(guard.fencing_token().await.unwrap_err().is_lost());
     assert!(!guard.is_held());
@@ -263,7 +264,7 @@ async fn a_waiter_in_order_costs_the_store_no_more_the_longer_it_waits() {
     let kinds = [Kind::Fair, Kind::Write, Kind::Read, Kind::Semaphore { permits: 1 }];
     for kind in kinds {
         let (locks, store) = Scripted::manager(|_| {});
-        // A reader would not block readers.
+        // Readers do not exclude each other, so the holder is a writer.
         let holds = if kind == Kind::Read { Kind::Write } else { kind };
         let holder = locks.request("k", holds).acquire().await.unwrap();
         let waiting: Vec<_> = (0..WAITERS)
@@ -273,7 +274,7 @@ async fn a_waiter_in_order_costs_the_store_no_more_the_longer_it_waits() {
             })
             .collect();
         tokio::time::sleep(Duration::from_secs(30)).await;
-        // 300 pauses each.
+        // By now, each waiter has paused 300 times.
         assert_eq!(store.tries_and_waits(), (1 + WAITERS, WAITERS), "{kind}: one place each, and one wait");
         holder.release().await.unwrap();
         for waiter in waiting {
@@ -287,7 +288,7 @@ async fn a_waiter_in_order_costs_the_store_no_more_the_longer_it_waits() {
     }
 }
 
-/// Counts the decisions of the default strategy.
+/// A strategy that counts its decisions and otherwise acts like the default strategy.
 #[derive(Clone, Debug, Default)]
 struct Decisions(Arc<AtomicUsize>);
 
@@ -302,11 +303,11 @@ impl Strategy for Decisions {
     }
 }
 
-/// The waiters of a plain lock queue in the local queue, the others in the queue of the store.
+/// The waiters for a plain lock are in the local queue. The others are in the queue of the store.
 #[tokio::test(start_paused = true)]
 async fn waiters_that_are_notified_wake_once_a_second() {
     const WAITERS: usize = 100;
-    // The first decisions come before the first request, and after its answer; the local queue has one of its own.
+    // The strategy decides before the first request and after its answer. In the local queue it decides once more.
     for (kind, times) in [(Kind::Reentrant, 34), (Kind::Fair, 31), (Kind::Write, 31)] {
         let (locks, decisions) = (LockManager::in_memory(), Decisions::default());
         let holder = locks.request("k", kind).acquire().await.unwrap();
@@ -324,7 +325,7 @@ async fn waiters_that_are_notified_wake_once_a_second() {
     }
 }
 
-/// All but the first two look up once a second.
+/// Waiters behind the first two check the queue only once a second.
 #[tokio::test(start_paused = true)]
 async fn the_second_soon_asks_in_place_of_a_head_that_nobody_polls() {
     let (locks, store) = Scripted::manager(|_| {});
@@ -342,19 +343,19 @@ async fn the_second_soon_asks_in_place_of_a_head_that_nobody_polls() {
     drop(later.await.unwrap().unwrap());
 }
 
-/// Its waiter pauses for a second when it is notified of its turn. A store that fails sends no notification.
+/// When the waiter is notified of its turn, it is in a pause of a second. A failing store sends no notification.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_once_is_asked_again_soon() {
     let (locks, store) = Scripted::manager(|_| {});
     store.script().loses_changes = true;
-    // The lease is too long for the waiter, so the grant is not handed off.
+    // The holder's lease is longer than the waiter requests, so the grant is not handed off.
     let guard = locks.lock("k").ttl(HOUR).acquire().await.unwrap();
     let waiting = tokio::spawn(locks.lock("k").strategy(strategy::wait()).acquire());
     tokio::time::sleep(millis(2_550)).await;
     store.script().acquire.push_back(Err(no_answer()));
     let (freed, tries) = (Instant::now(), store.tries().len());
     guard.release().await.unwrap();
-    // Otherwise the release of what the failed one may have taken wakes the waiter.
+    // Otherwise the release after the failed request would wake the waiter.
     store.script().release_takes = HOUR;
     drop(waiting.await.unwrap().unwrap());
     assert_eq!(store.tries().len() - tries, 2, "one that failed, and one more");

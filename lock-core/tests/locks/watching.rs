@@ -1,4 +1,4 @@
-//! Waiters for a watched key: how often they watch, and what a lost notification costs.
+//! Tests waiters that watch a key: how often they create a watch, and the cost of a lost notification.
 
 use std::time::Duration;
 
@@ -11,13 +11,14 @@ use crate::scripted::{Every, Scripted};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// How long a waiter relies on being notified by a store in this process.
+/// The time for which a waiter relies on the notifications of a store in this process.
 const FLOOR: Duration = Duration::from_secs(60);
 
-/// The ways in which a waiter relies on a watch: outside of a local queue, and as the head of one.
+/// Waiters of both kinds rely on a watch: the first outside of a local queue, the second as the head of a local queue.
 const WAYS: [Kind; 2] = [Kind::Fair, Kind::Reentrant];
 
-/// Returns a waiter for a key that another manager holds, which has asked the store, and the guard of the holder.
+/// Returns a waiter for a key that another manager holds, and the guard of that manager. The waiter has already sent
+/// its request.
 async fn waiting(
     kind: Kind,
     pause: Duration,
@@ -65,7 +66,7 @@ async fn a_reconnected_store_is_asked_by_every_waiter_at_once() {
     }
 }
 
-/// The strategy pauses 150 times meanwhile.
+/// The strategy pauses 150 times during this test.
 #[tokio::test(start_paused = true)]
 async fn a_watch_is_made_once_and_kept_over_the_pauses_of_a_wait() {
     for (number, kind) in WAYS.into_iter().enumerate() {
@@ -78,7 +79,7 @@ async fn a_watch_is_made_once_and_kept_over_the_pauses_of_a_wait() {
     }
 }
 
-/// A watch that may have missed its event is no longer relied on.
+/// After [`FLOOR`], a waiter does not rely on its watch any more, because the watch may have missed its event.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_as_old_as_the_floor_is_made_anew() {
     for (number, kind) in WAYS.into_iter().enumerate() {
@@ -95,7 +96,7 @@ async fn a_watch_that_is_as_old_as_the_floor_is_made_anew() {
     }
 }
 
-/// The store answers that this process holds the key, but not until when: a grant whose release is in flight.
+/// The store answers that this process holds the key, but not until when. This happens while a release is in flight.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_for_a_holder_that_nobody_knows_asks_again() {
     let (locks, store) = Scripted::manager(|_| {});
@@ -107,7 +108,8 @@ async fn a_waiter_for_a_holder_that_nobody_knows_asks_again() {
     drop(guard.unwrap().unwrap());
 }
 
-/// It watched the key before: with a holder of its own process, it had no entry. What it watched then is not its turn.
+/// Before the waiter had an entry, its process held the key and the waiter watched the key. With an entry, it must
+/// watch its own turn.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_gets_an_entry_watches_that() {
     let locks = LockManager::in_memory();
@@ -116,7 +118,7 @@ async fn a_waiter_that_gets_an_entry_watches_that() {
     let next = patient(locks.lock("k"));
     tokio::time::sleep(millis(1)).await;
     let fair = patient(locks.fair("k"));
-    // Longer than the process keeps a grant that others want.
+    // This is longer than a process keeps a grant that others want.
     tokio::time::sleep(millis(20)).await;
     first.release().await.unwrap();
     let fair = fair.await.unwrap().unwrap();

@@ -1,5 +1,5 @@
-//! A store at the end of a wire: requests wait on it in order until the test delivers or loses them. A memory store
-//! executes them.
+//! A store behind a simulated connection, the wire. Requests wait on the wire in order until the test delivers or loses
+//! them. A memory store executes the delivered requests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::scripted::no_answer;
 
-/// A message on the wire.
+/// The kind of a message on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     Acquire,
@@ -30,32 +30,32 @@ enum Request {
 #[derive(Debug)]
 enum Verdict {
     Done(Result<Released>),
-    /// The server did nothing, and the release has to be sent again.
+    /// The server did nothing, and the release must be sent again.
     SendAgain,
 }
 
 #[derive(Debug, Default)]
 struct State {
     wire: VecDeque<Request>,
-    /// How many requests were put on the wire.
+    /// The number of requests that were put on the wire.
     sent: usize,
-    /// How many releases are sent back.
+    /// The number of further releases that the server sends back.
     sends_back: usize,
 }
 
-/// The backend; clones share the wire and the store.
+/// The backend. All clones share the wire and the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
     store: Memory,
     state: Arc<Mutex<State>>,
     changed: Arc<Notify>,
-    /// How many requests the wire holds before a further one waits for room.
+    /// The capacity of the wire. Further requests wait for room.
     room: usize,
     placement: Placement,
 }
 
 impl Wire {
-    /// A manager, and its store.
+    /// Returns a manager and its store.
     pub(crate) fn manager(room: usize) -> (LockManager, Self) {
         Self::placed(room, Placement::Embedded)
     }
@@ -70,7 +70,7 @@ impl Wire {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The messages on the wire, the oldest first.
+    /// Returns the kinds of the messages on the wire, the oldest first.
     pub(crate) fn on_wire(&self) -> Vec<Sent> {
         let kind = |request: &Request| match request {
             Request::Acquire(..) => Sent::Acquire,
@@ -79,17 +79,17 @@ impl Wire {
         self.state().wire.iter().map(kind).collect()
     }
 
-    /// How many requests were put on the wire until now.
+    /// Returns how many requests were put on the wire so far.
     pub(crate) fn sent(&self) -> usize {
         self.state().sent
     }
 
-    /// The server forgets what it needs for the next `times` releases, which are sent again.
+    /// Makes the server send back the next `times` releases, which are then sent again.
     pub(crate) fn send_back(&self, times: usize) {
         self.state().sends_back = times;
     }
 
-    /// Waits until so much is on the wire.
+    /// Waits until the wire contains exactly the messages `on_wire`.
     pub(crate) async fn until(&self, on_wire: &[Sent]) {
         for _ in 0..20_000 {
             if self.on_wire() == on_wire {
@@ -124,7 +124,7 @@ impl Wire {
         true
     }
 
-    /// The store within reads tokio's clock, whatever the placement.
+    /// Returns the attempt with the time of the placement's clock, because the inner store uses tokio's clock.
     fn by_own_clock(&self, attempt: Attempt) -> Attempt {
         let now = self.placement.clock().now();
         match attempt {
@@ -133,7 +133,8 @@ impl Wire {
         }
     }
 
-    /// Loses everything on the wire; no caller gets an answer. Half of it may have been executed.
+    /// Loses all messages on the wire, so no caller gets an answer. The oldest `executed` requests are executed before
+    /// that.
     pub(crate) async fn cut(&self, executed: usize) {
         let lost = std::mem::take(&mut self.state().wire);
         for request in lost.into_iter().take(executed) {

@@ -1,10 +1,10 @@
-//! The attributes of the program are known before their functions are called.
+//! Tests that the manager knows the attributes of the program before their functions are called.
 
 use lock_core::{LockError, LockManager, distributed_lock};
 
 use crate::recorder::Memory;
 
-/// No code calls these.
+/// No code calls these functions.
 #[allow(dead_code)]
 mod uncalled {
     use super::*;

@@ -1,5 +1,5 @@
-//! The alerting rules and the dashboard: `promtool` accepts them, each alert fires for what it is about and for nothing
-//! else, and all that they name is exported.
+//! Tests the alerting rules and the dashboard. `promtool` must accept them, each alert must fire only for its own
+//! cause, and every series that they name must be exported.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,20 +18,20 @@ const ALERTS: &str = include_str!("../../src/observe/dashboards/alerts.yml");
 const DASHBOARD: &str = include_str!("../../src/observe/dashboards/grafana.json");
 const INSTALL: &str = "promtool is not installed; run: apt-get install -y prometheus";
 
-/// The minutes of the series, more than a day, and the minute at which the alerts are looked at.
+/// The length of the series in minutes, which is more than a day, and the minute at which the alerts are evaluated.
 const MINUTES: usize = 1_500;
 const LOOK: &str = "1480m";
-/// Grows by one and by ten each minute, and stays.
+/// Series that grow by one or by ten each minute, and a series that stays constant.
 const ONE: &str = "0+1x1500";
 const TEN: &str = "0+10x1500";
 const SAME: &str = "5+0x1500";
-/// Grows until eighty minutes before the look.
+/// A series that grows until eighty minutes before the evaluation.
 const UNTIL_NOW: &str = "0+10x1400 14000+0x100";
 
-/// Series, each with its values.
+/// Names of series with their values.
 type Series = &'static [(&'static str, &'static str)];
 
-/// What fires each alert, and no other one.
+/// For each alert, the series that make this alert fire and no other.
 const FIRES: [(&str, Series); 14] = [
     ("LockLost", &[(r#"lock_client_lost{template="t",reason="expired"}"#, ONE)]),
     (
@@ -94,10 +94,11 @@ const FIRES: [(&str, Series); 14] = [
     ),
 ];
 
-/// The first eviction: the series begins with it.
+/// The series begins with the first eviction, so it has no earlier value to compare with.
 const FIRST_EVICTION: Series = &[(r#"lock_store_evicted_keys{backend="redis"}"#, "_x1475 5+0x24")];
 
-/// A service that is well: it is used and contended, it was shut down, and its clock is off like that of all servers.
+/// The series of a healthy service: the locks are used and contended, the service was shut down once, and the clock of
+/// one instance differs from the server's clock.
 const HEALTHY: Series = &[
     (r#"lock_client_acquire_attempts{template="t",backend="redis",result="acquired"}"#, "0+100x1500"),
     (r#"lock_client_acquire_attempts{template="t",backend="redis",result="timeout"}"#, ONE),
@@ -125,7 +126,7 @@ const HEALTHY: Series = &[
     (r#"lock_client_stall_time_sum{backend="redis",instance="a"}"#, "0+0.1x1500"),
 ];
 
-/// Runs `promtool`, and returns what it prints if it refuses.
+/// Runs `promtool`, and returns its output as the error if it refuses.
 fn promtool(arguments: &[&str], file: &Path) -> Result<(), String> {
     let output = Command::new("promtool").args(arguments).arg(file).output().unwrap_or_else(|error| {
         assert_ne!(error.kind(), ErrorKind::NotFound, "{INSTALL}");
@@ -140,14 +141,14 @@ fn promtool(arguments: &[&str], file: &Path) -> Result<(), String> {
     }
 }
 
-/// Writes a file, in JSON, which is YAML too.
+/// Writes a file in JSON, which is also valid YAML.
 fn written(directory: &Directory, name: &str, value: &Value) -> std::path::PathBuf {
     let path = directory.path().join(name);
     fs::write(&path, value.to_string()).expect("a file can be written");
     path
 }
 
-/// Returns a test of `promtool`: of all alerts, these fire.
+/// Returns a test for `promtool`: exactly the given alerts fire.
 fn expects(series: Series, alerts: &[&str]) -> Value {
     let input: Vec<Value> =
         series.iter().map(|(series, values)| json!({ "series": series, "values": values })).collect();
@@ -166,7 +167,7 @@ fn expects(series: Series, alerts: &[&str]) -> Value {
     })
 }
 
-/// Runs tests of `promtool` on the rules.
+/// Runs tests for `promtool` on the rules.
 fn fire(tests: &[Value]) -> Result<(), String> {
     let directory = Directory::new();
     fs::write(directory.path().join("alerts.yml"), ALERTS).expect("a file can be written");
@@ -190,7 +191,7 @@ fn each_alert_fires_for_what_it_is_about_and_for_nothing_else() {
     assert!(wrong.contains("LockLost"), "{wrong}");
 }
 
-/// Returns the expressions of the dashboard, as Grafana sends them.
+/// Returns the expressions of the dashboard in the form in which Grafana sends them.
 fn questions() -> Vec<String> {
     let dashboard: Value = serde_json::from_str(DASHBOARD).expect("it is JSON");
     let panels = dashboard["panels"].as_array().expect("panels");
@@ -220,7 +221,7 @@ fn promtool_accepts_the_rules_and_each_question_of_the_dashboard() {
     check(&["sum by (".to_owned()]).expect_err("a mistake is found out");
 }
 
-/// Returns the names of series in a text, and what their selectors say of labels.
+/// Returns the names of the series in a text, with the labels of their selectors.
 fn named(text: &str) -> BTreeSet<(String, String)> {
     let part = |char: char| char.is_ascii_alphanumeric() || char == '_';
     let mut found = BTreeSet::new();
@@ -255,7 +256,7 @@ async fn all_that_the_rules_and_the_dashboard_name_is_exported() {
     order(&locks).acquire().await.expect("free").release().await.expect("an answer");
     let under = |name: &str| name.replace('.', "_");
     let mut exported: BTreeSet<String> = recorder.described().keys().map(|name| under(name)).collect();
-    // It comes with the first server of `redlock://`.
+    // This series appears only with the first server of `redlock://`.
     exported.insert("lock_store_quarantined".to_owned());
     let series = recorder.names();
     let has = |name: &str, label: &str| {

@@ -1,4 +1,4 @@
-//! A store that forgets what it has granted.
+//! A store that forgets its grants.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use lock_core::Result;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{Ask, Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
 
-/// Answers every renewal and release with *not owned*. Returns no fencing token with a grant.
+/// A store that answers every renewal and release with *not owned*. It returns no fencing token with a grant.
 #[derive(Debug)]
 pub(crate) struct Disowning(pub(crate) Memory);
 

@@ -1,4 +1,4 @@
-//! A store that is short of memory.
+//! A store that has too little memory.
 
 use std::sync::{Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use lock_core::backend::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, Listener, Released, Renew, Renewal,
 };
 
-/// Reports with each release that it has evicted seven keys.
+/// A store that reports with each release that it has evicted seven keys.
 #[derive(Debug, Default)]
 pub(crate) struct Evicting {
     store: Memory,

@@ -1,4 +1,4 @@
-//! The events of the log.
+//! Tests of the events in the log.
 
 use lock_core::LockManager;
 use lock_core::backend::memory::Memory;

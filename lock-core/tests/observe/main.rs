@@ -1,4 +1,4 @@
-//! What an operator sees: metrics, spans, the log, the stream of events.
+//! Tests of everything that an operator sees: metrics, spans, the log, and the stream of events.
 #![allow(clippy::mem_forget, reason = "a forgotten guard is what a stuck holder leaves")]
 #![cfg(feature = "testkit")]
 
@@ -33,7 +33,7 @@ fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// Returns a manager on a store that fails on demand, with the settings of `with`.
+/// Returns a manager on a store that fails on demand. `with` changes the settings of the manager.
 fn flaky(with: impl FnOnce(ManagerBuilder) -> ManagerBuilder) -> (LockManager, FlakyControl) {
     let (store, control) = Flaky::new(Memory::new());
     (with(LockManager::builder(store)).build().expect("settings that fit"), control)
@@ -42,12 +42,12 @@ fn flaky(with: impl FnOnce(ManagerBuilder) -> ManagerBuilder) -> (LockManager, F
 const TEMPLATE: &str = "order:<id>";
 const KEY: &str = "order:secret-42";
 
-/// Returns a request for the key of the template that does not wait.
+/// Returns a request for the key of the template. The request does not wait.
 fn order(locks: &LockManager) -> LockRequest {
     locks.lock(KEY).template(TEMPLATE).strategy(strategy::fail_fast())
 }
 
-/// Returns the same request, waiting for up to `limit`.
+/// Returns the same request, but it waits for up to `limit`.
 fn patient(locks: &LockManager, limit: Duration) -> LockRequest {
     order(locks).strategy(strategy::retry().within(limit))
 }

@@ -1,4 +1,4 @@
-//! Counters, gauges and histograms.
+//! Tests of counters, gauges and histograms.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +15,7 @@ use crate::{KEY, TEMPLATE, flaky, millis, order, patient, secs};
 const HELD: &str = "lock.client.held{backend=memory,template=order:<id>}";
 const PENDING: &str = "lock.client.pending_requests{backend=memory,template=order:<id>}";
 
-/// Returns the name of a series of the template.
+/// Returns the name of a series for the template, with one more label.
 fn of(name: &str, label: &str, value: &str) -> String {
     let mut labels =
         ["backend=memory".to_owned(), format!("template={TEMPLATE}"), format!("{label}={value}")];
@@ -43,7 +43,7 @@ fn renewals(recorder: &Memory, result: &str) -> f64 {
     recorder.total(&of("lock.client.renewals", "result", result))
 }
 
-/// Checks that nothing is held and nothing is pending.
+/// Checks that no lock is held and no request is pending.
 fn assert_idle(recorder: &Memory) {
     assert_eq!((recorder.total(HELD), recorder.total(PENDING)), (0.0, 0.0));
 }
@@ -147,7 +147,7 @@ async fn losses_by_their_reason_and_the_gauge_is_back_at_once() {
     drop(guard);
     assert_eq!((losses(&recorder, "max_hold"), uses(&recorder, "max_hold")), (1.0, vec![0.3]));
 
-    // A guard that is not dropped, over a store that does not answer.
+    // This guard is never dropped, and the store does not answer.
     std::mem::forget(order(&locks).ttl(secs(3)).acquire().await.unwrap());
     control.fail_always(Operation::Renew, Fault::LoseRequest);
     tokio::time::sleep(secs(4)).await;
@@ -288,7 +288,7 @@ async fn a_lock_that_is_held_for_long_says_so_once() {
     tokio::time::sleep(secs(300)).await;
     assert_eq!(long(), 1.0);
     drop(guard);
-    // A lock that is not renewed is checked all the same.
+    // A lock without renewals is checked too.
     let guard = order(&locks).renew(false).ttl(secs(100)).acquire().await.unwrap();
     tokio::time::sleep(secs(31)).await;
     assert_eq!(long(), 2.0);
@@ -327,13 +327,13 @@ async fn calls_of_the_store_are_timed_by_name() {
     }
 }
 
-/// A body that blocks the runtime, or a machine that has no time for it.
+/// The cause can be a body that blocks the runtime, or a machine that is too busy.
 #[tokio::test]
 async fn a_renewal_that_comes_late_is_a_stall() {
     let (recorder, _here) = Memory::here();
     let locks = LockManager::in_memory();
     let _guard = locks.lock("k").ttl(millis(300)).acquire().await.unwrap();
-    // The loop begins to wait for the renewal, which is due after 100 ms at the latest.
+    // The loop begins to wait for the renewal, which is due within 100 ms.
     tokio::time::sleep(millis(1)).await;
     std::thread::sleep(millis(250));
     tokio::time::sleep(millis(1)).await;
@@ -367,7 +367,7 @@ async fn a_known_template_is_there_before_its_first_lock() {
             assert_eq!(recorder.total(&series), 0.0);
         }
     }
-    // Values from before the recorder appear with the first request for anything.
+    // This series was counted before the recorder was installed. It appears with the first request for any key.
     drop(early.lock("k").acquire().await.unwrap());
     assert_eq!(recorder.total("lock.client.held{backend=memory,template=early:<id>}"), 0.0);
     mounted.record_bypass("mounted:<id>");
@@ -395,7 +395,7 @@ async fn templates_then_labels_then_none_and_never_too_many() {
     assert_eq!(recorder.total(others), (2_000 - (512 - 3)) as f64);
 }
 
-/// An exporter that forgets an idle series makes a new one when it is asked for the series again.
+/// If an exporter forgets an idle series, it creates a new one when the library requests its handle again.
 #[tokio::test(start_paused = true)]
 async fn handles_are_asked_for_again_after_a_while() {
     let (recorder, _here) = Memory::here();
@@ -472,7 +472,7 @@ async fn nobody_records_and_nothing_is_kept() {
     assert_eq!(recorder.total(name), 0.0);
 }
 
-/// A recorder that takes a lock of the manager, the first time that it is called.
+/// A recorder that acquires a lock of the manager when it is first called.
 #[derive(Debug)]
 struct TakesALock {
     locks: LockManager,
@@ -516,7 +516,8 @@ impl metrics::Recorder for TakesALock {
     }
 }
 
-/// A push exporter guards its registry by a lock. Whatever is registered first, the recorder may call the library.
+/// A push exporter guards its registry by a lock. The recorder may call the library, whichever series is registered
+/// first.
 #[test]
 fn a_recorder_may_take_a_lock() {
     let takes = std::thread::spawn(|| {
@@ -528,7 +529,7 @@ fn a_recorder_may_take_a_lock() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             for number in 0..3 {
-                // A template that is new, and then a series that is.
+                // A new template registers series first, and then a new series is registered on its own.
                 recorder.took.store(false, Ordering::SeqCst);
                 let request = recorder.locks.lock("work").label(format!("work {number}"));
                 request.acquire().await.expect("it is free").release().await.expect("an answer");
@@ -536,7 +537,8 @@ fn a_recorder_may_take_a_lock() {
             }
         });
     });
-    // In a thread of its own: under the lock of the cache, the recorder waits for itself.
+    // The test runs in its own thread. If the library called the recorder under the lock of its cache, that thread
+    // would deadlock.
     let waits = std::iter::repeat_with(|| std::thread::sleep(millis(10)));
     assert!(waits.take(6_000).any(|()| takes.is_finished()), "a deadlock");
     takes.join().expect("no panic");

@@ -1,4 +1,4 @@
-//! What the log omits: repeated warnings, and private keys.
+//! Tests what the log omits: repeated warnings, and private keys.
 
 use lock_core::testkit::{Fault, Operation};
 use lock_core::{LockManager, strategy};
@@ -24,7 +24,7 @@ async fn warnings_that_repeat_are_counted() {
     assert_eq!(told, [(TEMPLATE, ""), (TEMPLATE, "9"), (TEMPLATE, "9"), ("", "")]);
 }
 
-/// Every message, with a key that none of them may contain.
+/// The test causes every message, for a key that no message may contain.
 #[tokio::test(start_paused = true)]
 async fn a_private_key_is_nowhere_in_spans_and_log() {
     for redact in [true, false] {

@@ -1,4 +1,4 @@
-//! A recorder that keeps everything in memory.
+//! A recorder that keeps all metrics in memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,12 +22,13 @@ struct Kept {
     registrations: usize,
 }
 
-/// Records everything, for one thread.
+/// Records all metrics of one thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory(Arc<Mutex<Kept>>);
 
 impl Memory {
-    /// Installs a recorder for the calling thread. It is never freed, so that no other recorder gets its address.
+    /// Installs a recorder for the calling thread. The recorder is never freed, so that no other recorder gets its
+    /// address.
     pub(crate) fn here() -> (Self, LocalRecorderGuard<'static>) {
         let memory = Self::default();
         let forever: &'static Self = Box::leak(Box::new(memory.clone()));
@@ -38,17 +39,17 @@ impl Memory {
         self.0.lock().expect("no test panics inside")
     }
 
-    /// Returns every series as `name{label=value,..}`, with sorted labels.
+    /// Returns the names of all series in the form `name{label=value,..}`, with sorted labels.
     pub(crate) fn names(&self) -> Vec<String> {
         self.kept().series.keys().cloned().collect()
     }
 
-    /// Returns the unit with which each name was described.
+    /// Returns for each described name its unit.
     pub(crate) fn described(&self) -> BTreeMap<String, Option<Unit>> {
         self.kept().described.clone()
     }
 
-    /// Returns how many handles were requested.
+    /// Returns how many handles the library has requested.
     pub(crate) fn registrations(&self) -> usize {
         self.kept().registrations
     }
@@ -57,7 +58,7 @@ impl Memory {
         self.kept().series.get(name).cloned()
     }
 
-    /// Returns the value of a counter or gauge, which must exist.
+    /// Returns the value of a counter or gauge. Panics if the series does not exist.
     pub(crate) fn total(&self, name: &str) -> f64 {
         self.seen(name).unwrap_or_else(|| panic!("no {name} in {:#?}", self.names())).total
     }

@@ -1,4 +1,4 @@
-//! `LockManager::events`.
+//! Tests of `LockManager::events`.
 
 use lock_core::backend::memory::Memory;
 use lock_core::testkit::{Fault, Operation};
@@ -6,13 +6,13 @@ use lock_core::{LockErrorKind, LockEvent, LockEvents, LockManager, LossReason, s
 
 use crate::{KEY, TEMPLATE, flaky, millis, order, patient, secs};
 
-/// Returns the next event, which must be there.
+/// Returns the next event. Panics if there is none yet.
 async fn next(events: &mut LockEvents) -> LockEvent {
     let next = tokio::time::timeout(millis(1), events.next()).await;
     next.expect("it was told").expect("the manager is there")
 }
 
-/// Returns whether the stream ends instead of waiting for ever.
+/// Returns whether the stream has ended, instead of waiting for ever.
 async fn has_ended(events: &mut LockEvents) -> bool {
     matches!(tokio::time::timeout(secs(60), events.next()).await, Ok(None))
 }
@@ -172,7 +172,7 @@ async fn several_keys_are_one_event_and_a_nested_call_is_none() {
     assert_silent(&mut events).await;
 }
 
-/// It has no guard yet, so no warning says that it is held for long.
+/// The first key has no guard yet, so no warning reports that it is held for long.
 #[tokio::test(start_paused = true)]
 async fn a_part_that_waits_for_another_key_for_long_is_renewed_as_ever() {
     let (locks, control) = flaky(|builder| builder.warn_held_after(secs(5)));

@@ -1,4 +1,4 @@
-//! A subscriber that keeps everything in memory.
+//! A subscriber that keeps all spans and events in memory.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -22,7 +22,7 @@ impl Told {
         Self { name: metadata.name(), level: *metadata.level(), fields: BTreeMap::new() }
     }
 
-    /// Returns a field; empty if it was not recorded.
+    /// Returns the value of a field, or an empty text if the field was not recorded.
     pub(crate) fn field(&self, name: &str) -> &str {
         self.fields.get(name).map_or("", String::as_str)
     }
@@ -48,15 +48,15 @@ struct Kept {
     events: Vec<Told>,
 }
 
-/// The recorded spans and events; clones share them.
+/// The recorded spans and events. All clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log(Arc<Mutex<Kept>>);
 
 impl Log {
     /// Records the spans and events of the calling thread.
     pub(crate) fn here() -> (Self, DefaultGuard) {
-        // With only one subscriber, another test that reaches a call site first, without a subscriber, disables that call
-        // site for all.
+        // If there is only one subscriber and a test without a subscriber reaches a call site first, tracing disables
+        // that call site for all tests.
         static OTHERS: LazyLock<[Dispatch; 2]> =
             LazyLock::new(|| [(); 2].map(|()| Dispatch::new(Log::default())));
         LazyLock::force(&OTHERS);
@@ -77,7 +77,7 @@ impl Log {
         self.kept().events.iter().filter(|event| event.level == level).cloned().collect()
     }
 
-    /// Returns everything as text.
+    /// Returns all spans and events as text.
     pub(crate) fn text(&self) -> String {
         format!("{:?}", self.kept())
     }

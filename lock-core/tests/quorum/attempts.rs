@@ -1,4 +1,4 @@
-//! Attempts: which win, which lose and why, and what is left behind.
+//! Tests of attempts: which attempts win, which lose and why, and which grants remain.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use super::node::{Health, Kind, Node, Weather};
 use super::{TTL, claims, gets, held, key, millis, nodes, quorum, reader, release, settle};
 
-/// How long an attempt with this ttl waits for a node when a majority has answered.
+/// The time for which an attempt with this ttl waits for further nodes after a majority has answered.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
-/// How long it waits for a majority to answer.
+/// The time for which an attempt waits for a majority to answer.
 const FOR_A_MAJORITY: Duration = Duration::from_secs(1);
 
 async fn all_free(nodes: &[Node]) -> bool {
@@ -63,7 +63,8 @@ async fn a_majority_wins_whatever_the_others_say() {
     }
 }
 
-/// One owner has the first node, another the last, and the node between is gone: neither has a majority.
+/// One owner has the first node, the other owner has the last node, and the node between them is down. So no owner has
+/// a majority.
 #[tokio::test(start_paused = true)]
 async fn a_split_vote_has_no_winner_and_the_next_try_has_one() {
     let nodes = nodes::<3>();
@@ -96,7 +97,7 @@ async fn of_many_who_ask_at_once_at_most_one_wins_and_the_others_leave_nothing()
             }
         }
         assert!(won.len() <= 1, "seed {seed}");
-        // The late calls complete.
+        // By then, all late calls have completed.
         tokio::time::sleep(millis(200)).await;
         match won.first() {
             Some(winner) => {
@@ -142,7 +143,7 @@ async fn without_a_majority_there_is_no_quorum_in_time() {
             assert!(nodes[0].is_free(&key()).await && nodes[4].is_free(&key()).await, "given back");
 
             nodes.iter().for_each(|node| node.is(Health::Well));
-            // The library does the same after such an error.
+            // The library also sends a release after such an error.
             release(&quorum, &claim).await;
             settle().await;
             let [next] = claims();
@@ -151,7 +152,7 @@ async fn without_a_majority_there_is_no_quorum_in_time() {
     }
 }
 
-/// The node was not asked since it returned, and it is needed now.
+/// No request was sent to the node since it returned, and its vote is needed now.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_away_is_waited_for_where_another_fails() {
     for health in [Health::Down, Health::Stuck] {
@@ -187,7 +188,7 @@ async fn a_yes_that_comes_after_the_attempt_has_failed_goes_back() {
     assert!(all_free(&nodes).await);
 }
 
-/// The other nodes refused the attempt, so its release will not be requested.
+/// The other nodes have refused the attempt, so no caller requests a release.
 #[tokio::test(start_paused = true)]
 async fn what_a_node_may_have_granted_that_lost_its_answer_goes_back_soon() {
     let nodes = nodes::<3>();
@@ -215,7 +216,7 @@ async fn a_yes_that_comes_after_the_attempt_has_won_stays() {
     assert!(all_free(&nodes).await);
 }
 
-/// The release reaches the node before the request, because the request is late or was given up.
+/// The release reaches the node before the request, because the request is delayed.
 #[tokio::test(start_paused = true)]
 async fn a_yes_that_comes_after_the_release_goes_back() {
     let nodes = nodes::<3>();
@@ -228,7 +229,8 @@ async fn a_yes_that_comes_after_the_release_goes_back() {
     assert!(all_free(&nodes).await);
 }
 
-/// The holder releases before its last node has answered. One release follows that answer, and no other one is sent.
+/// The holder releases before its last node has answered. After that late answer, the node receives exactly one
+/// release.
 #[tokio::test(start_paused = true)]
 async fn a_late_yes_and_the_release_of_its_owner_make_one_release() {
     for delay in [1, 20, 40] {
@@ -254,7 +256,7 @@ async fn an_attempt_that_is_dropped_leaves_nothing() {
         let attempt = tokio::time::timeout(millis(50), quorum.acquire(&claim, Ask::Try)).await;
         assert!(attempt.is_err());
         if is_released {
-            // The library does that, and it may reach the nodes before the request does.
+            // The library sends this release, and the release may reach the nodes before the request does.
             release(&quorum, &claim).await;
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -262,12 +264,12 @@ async fn an_attempt_that_is_dropped_leaves_nothing() {
     }
 }
 
-/// The release after a failed attempt is slow, and the same owner tries again before it has arrived.
+/// The release after a failed attempt is slow. The same owner tries again before the release has arrived.
 #[tokio::test(start_paused = true)]
 async fn a_vote_that_a_release_is_on_its_way_to_does_not_count() {
     let nodes = nodes::<3>();
     let (quorum, [claim, other]) = (quorum(&nodes), claims());
-    // The first attempt gets one node of three.
+    // The first attempt is granted by only one of three nodes.
     assert!(gets(&nodes[1].memory(), &other).await && gets(&nodes[2].memory(), &other).await);
     nodes[0].slow(Kind::Release, Duration::from_secs(5));
     let start = Instant::now();
@@ -276,13 +278,14 @@ async fn a_vote_that_a_release_is_on_its_way_to_does_not_count() {
     assert!(nodes[0].has(&claim).await, "which has not arrived");
     assert!(claim.is_resent(), "the library goes on with another owner, for which that node counts");
     nodes[0].slow(Kind::Release, Duration::ZERO);
-    // The second finds that it has the first node, and that another one is free: that would be two.
+    // The second attempt holds the first node and could get a free one. But a release is on its way to the first node,
+    // so its vote must not count.
     nodes[1].forget();
     nodes[2].is(Health::Down);
     assert_eq!(error_of(quorum.acquire(&claim, Ask::Try).await), LockErrorKind::NoQuorum);
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert!(nodes[0].is_free(&key()).await, "now it has");
-    // Two others are enough.
+    // The votes of the two other nodes are enough.
     nodes[2].forget();
     nodes[2].is(Health::Well);
     assert!(gets(&quorum, &claim).await);
@@ -293,7 +296,7 @@ async fn a_vote_that_a_release_is_on_its_way_to_does_not_count() {
 async fn a_node_that_does_not_answer_is_not_waited_for_and_not_overrun() {
     let nodes = nodes::<3>();
     let (quorum, [holder]) = (quorum(&nodes), claims());
-    // A vote that is split between the two nodes that answer needs the third.
+    // If the two nodes that answer vote differently, the vote of the third node is needed.
     assert!(gets(&nodes[0].memory(), &holder).await);
     nodes[2].is(Health::Stuck);
     let mut waits = Vec::new();
@@ -307,7 +310,7 @@ async fn a_node_that_does_not_answer_is_not_waited_for_and_not_overrun() {
     assert_eq!(waits[4..], [Duration::ZERO; 6], "known to be silent");
     assert!(nodes[2].calls().tries <= 4, "{:?}", nodes[2].calls());
     assert_eq!(quorum.unresponsive_nodes(), ["3"]);
-    // When that request is given up, another one is sent, and no caller waits for the answer.
+    // When the hanging request is given up, another request is sent, and no caller waits for its answer.
     tokio::time::sleep(TTL * 2).await;
     let (asked, start, [claim, holder]) = (nodes[2].calls().tries, Instant::now(), claims());
     assert!(gets(&nodes[0].memory(), &holder).await);
@@ -322,7 +325,8 @@ async fn a_node_that_does_not_answer_is_not_waited_for_and_not_overrun() {
     assert!(nodes[2].has(&claim).await);
 }
 
-/// A slow node decides where the others disagree: the attempt waits for it briefly, and that is no failure of the node.
+/// If the other nodes disagree, the slow node decides. The attempt waits for it briefly. A late answer does not count
+/// as a failure of the node.
 #[tokio::test(start_paused = true)]
 async fn a_slow_node_is_waited_for_briefly_and_stays_a_node_like_the_others() {
     for (delay, waited, won) in [(40, 40, true), (80, 50, false)] {
@@ -342,7 +346,7 @@ async fn a_slow_node_is_waited_for_briefly_and_stays_a_node_like_the_others() {
             assert!(all_free(&nodes).await, "what it granted too late went back");
             assert_eq!(quorum.unresponsive_nodes(), [""; 0]);
         }
-        // If the others agree, no caller waits for it, and it has the lock all the same.
+        // If the other nodes agree, no caller waits for the slow node, but the slow node grants the lock too.
         let (start, [claim]) = (Instant::now(), claims());
         assert!(gets(&quorum, &claim).await);
         assert_eq!(start.elapsed(), Duration::ZERO);
@@ -352,8 +356,8 @@ async fn a_slow_node_is_waited_for_briefly_and_stays_a_node_like_the_others() {
     }
 }
 
-/// When many ask at once, each finds the same node the slowest, and the others no faster than the time that it waited
-/// for that one.
+/// Twenty requests run at once, and the same node is always the slowest. The other nodes also need longer than
+/// `NODE_TIMEOUT`.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_are_all_far_away_are_a_majority_and_none_of_them_is_given_up() {
     let nodes = nodes::<3>();
@@ -414,7 +418,7 @@ async fn a_refusal_names_the_holder_and_when_another_try_makes_sense() {
     assert_eq!((told.queued_at, told.position), (None, None));
 }
 
-/// The key is used as a semaphore, on the nodes themselves.
+/// The nodes themselves grant permits of a semaphore on the key.
 #[tokio::test(start_paused = true)]
 async fn a_key_in_use_as_something_else_is_refused_where_that_is_so_on_a_majority() {
     let permit =
@@ -487,7 +491,7 @@ async fn a_grant_of_which_too_little_is_left_goes_back() {
     }
 }
 
-/// A failed attempt releases what it took, but not what its owner had before.
+/// A failed attempt releases only what it acquired itself, and not what its owner had before.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_has_the_lock_keeps_it_when_it_asks_in_vain() {
     for health in [Health::Well, Health::Mute, Health::Stuck] {

@@ -1,4 +1,4 @@
-//! The contract suite on quorums, whole and with a minority of bad nodes.
+//! Runs the contract suite on quorums, with all nodes and with a minority of bad nodes.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use lock_core::testkit::{Fault, Flaky, FlakyControl, Operation};
 use super::node::{Health, Node, Weather};
 use super::{millis, nodes, quorum};
 
-/// Runs the suite on one quorum for all cases, so that leftovers of one case meet the next.
+/// Runs all cases on the same quorum, so that leftovers of one case affect the next.
 async fn keeps_the_contract(quorum: Quorum<impl Backend>) -> Report {
     contract::run_all(|| std::future::ready(Subject::new(quorum.clone()))).await
 }
@@ -80,7 +80,7 @@ async fn with_a_minority_that_is_not_there() {
     }
 }
 
-/// Fails calls of all kinds in a fixed order, without end.
+/// Makes calls of all kinds fail in a fixed order, without end.
 async fn trouble(control: FlakyControl) {
     use {Fault as F, Operation as O};
     let mut rng = fastrand::Rng::with_seed(7);
@@ -107,7 +107,7 @@ async fn with_a_minority_that_fails_now_and_then() {
     }
 }
 
-/// The suite fails on a quorum that has lost its majority.
+/// This shows that the suite can fail on a quorum.
 #[tokio::test(start_paused = true)]
 async fn without_a_majority_the_contract_is_not_kept() {
     let nodes = nodes::<3>();

@@ -1,4 +1,4 @@
-//! Fencing tokens over nodes whose own tokens and clocks differ.
+//! Tests of fencing tokens on nodes with different own tokens and different clocks.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn fenced() -> Claim {
     with_fencing(claim, true)
 }
 
-/// The way in which an owner gets its token.
+/// A function with which an owner gets its token.
 type HowToGetOne = for<'a> fn(&'a Quorum<Node>, &'a [Node], &'a Claim) -> BoxFuture<'a, FencingToken>;
 type BoxFuture<'a, T> = lock_core::backend::BoxFuture<'a, T>;
 
@@ -44,7 +44,7 @@ fn of_the_quorum<'a>(
     })
 }
 
-/// The planted bug: takes the largest token of a majority, and reports it to no node.
+/// Contains a planted bug: it returns the largest token of a majority, but reports this token to no node.
 fn told_to_nobody<'a>(
     quorum: &'a Quorum<Node>,
     nodes: &'a [Node],
@@ -60,9 +60,9 @@ fn told_to_nobody<'a>(
     })
 }
 
-/// Lets one owner after another get a token, each over the majority that is up, on nodes with clocks that differ by up
-/// to `skew`. Some nodes restart without their data, at most once in `forget`. Returns the first two tokens that do not
-/// grow.
+/// Lets owners get tokens, one owner after another, each on the majority of nodes that is up. The clocks of the nodes
+/// differ by up to `skew`. Nodes may restart without their data, with at least `forget` between two restarts. Returns
+/// the first two tokens that do not grow.
 async fn owners(
     seed: u64,
     how: HowToGetOne,
@@ -97,7 +97,7 @@ async fn owners(
         settle().await;
         nodes.iter().for_each(|node| node.is(Health::Well));
         if let Some(apart) = forget.filter(|_| rng.bool()) {
-            // No lock is held, so a restart costs no lock: only the tokens are lost.
+            // No lock is held at this time, so a restart loses only the tokens.
             tokio::time::sleep(TTL).await;
             nodes[rng.usize(0..nodes.len())].forget();
             tokio::time::sleep(apart).await;
@@ -109,7 +109,7 @@ async fn owners(
 #[tokio::test(start_paused = true)]
 async fn tokens_grow_over_every_sequence_of_majorities() {
     for seed in 0..60 {
-        // Clocks that differ by hours do not matter, as long as no node forgets.
+        // If no node forgets, tokens grow even if the clocks differ by hours.
         assert_eq!(owners(seed, of_the_quorum, 10_000_000, None).await, None, "seed {seed}");
     }
 }
@@ -122,8 +122,8 @@ async fn tokens_grow_though_nodes_forget_that_are_away_for_longer_than_clocks_di
     }
 }
 
-/// Both limits that the documentation names exist: tokens decrease without the second phase, and with a node that
-/// forgets and is behind.
+/// The documentation names two limits, and this test shows both. Tokens decrease without the second phase. They also
+/// decrease if a node forgets its data and its clock is behind.
 #[tokio::test(start_paused = true)]
 async fn the_check_finds_tokens_that_fall() {
     let mut found = [false; 2];
@@ -156,7 +156,7 @@ async fn one_token_a_turn_whichever_nodes_answer() {
         }
         last = first;
     }
-    // When the lease ends, it is no longer certain that no other owner was there.
+    // After the end of the lease, another owner may have had the key in between.
     tokio::time::sleep(TTL).await;
     assert_eq!(quorum.fence(&claim).await.expect_err("it ran out").kind(), LockErrorKind::Lost);
     assert!(acquire(&quorum, &with_fencing(claim, true)).await.fence > Some(last));
@@ -171,7 +171,7 @@ async fn no_token_is_seen_that_a_majority_does_not_know() {
         let [claim, next] = claims();
         assert!(gets(&quorum, &claim).await);
         settle().await;
-        // Two nodes answer the request, and one of them is gone for the second phase.
+        // Two nodes answer the first phase, and one of them is gone before the second phase.
         nodes[0].is(Health::Down);
         nodes[2].slow(Kind::Fence, millis(5));
         let asked = tokio::spawn({
@@ -189,7 +189,7 @@ async fn no_token_is_seen_that_a_majority_does_not_know() {
     }
 }
 
-/// A request for a token late in a lease that is not renewed does not extend the lease.
+/// A request for a token late in the lease does not extend the lease.
 #[tokio::test(start_paused = true)]
 async fn to_ask_for_a_token_is_not_to_renew() {
     let nodes = nodes::<3>();
@@ -203,7 +203,8 @@ async fn to_ask_for_a_token_is_not_to_renew() {
     assert!(gets(&quorum, &next).await);
 }
 
-/// A lease on a node begins when the request arrives there, and ends later than the holder may rely on it.
+/// The lease on a node begins when the request arrives there. So it ends later than the lease on which the holder
+/// relies.
 #[tokio::test(start_paused = true)]
 async fn to_ask_for_a_token_after_the_lease_does_not_bring_it_back() {
     let nodes = nodes::<3>();
@@ -220,7 +221,7 @@ async fn to_ask_for_a_token_after_the_lease_does_not_bring_it_back() {
     assert!(gets(&quorum, &next).await);
 }
 
-/// A grant whose token cannot be made is released.
+/// If the token of a grant cannot be created, the grant is released.
 #[tokio::test(start_paused = true)]
 async fn a_grant_without_its_token_is_none() {
     let nodes = nodes::<3>();

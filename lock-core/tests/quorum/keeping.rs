@@ -1,4 +1,4 @@
-//! Renewing a lock by majority, healing nodes that lost it, and releasing it.
+//! Tests of renewals by majority, of healing nodes that lost the lock, and of releases.
 
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ async fn holders(nodes: &[Node], claim: &Claim) -> Vec<bool> {
     has
 }
 
-/// The result of a renewal, by the number of nodes that forgot and of nodes that do not answer.
+/// The table has the number of nodes, how many of them forgot the lock, how many do not answer, and the result of the
+/// renewal.
 #[tokio::test(start_paused = true)]
 async fn a_majority_renews_and_a_majority_loses() {
     let table = [
@@ -81,7 +82,7 @@ async fn a_stuck_node_does_not_delay_a_batch_and_each_grant_has_its_own_verdict(
     }
     settle().await;
     nodes[4].is(Health::Stuck);
-    // Every fourth is lost on two nodes, every fifth on three.
+    // Every fifth grant is lost on three nodes, and every fourth of the others on one node.
     for (number, claim) in batch.iter().enumerate() {
         let lost = match number {
             _ if number.is_multiple_of(5) => 3,
@@ -123,7 +124,7 @@ async fn a_node_that_lost_the_grant_or_never_had_it_is_healed() {
         settle().await;
         assert_eq!(holders(&nodes, &claim).await, [true; 3], "{lost}");
     }
-    // One after another every node has lost the lock, and it was held all the time.
+    // Every node has lost the lock once, one after another. The lock was held all the time.
     tokio::time::sleep(TTL / 2).await;
     assert!(is_renewed(&renew(&quorum, &claim).await));
     assert_eq!(release(&quorum, &claim).await, Released::Released);
@@ -176,7 +177,7 @@ async fn healing_takes_nothing_from_another_owner() {
     assert_eq!(release(&quorum, &claim).await, Released::Released);
 }
 
-/// A node that returned empty grants the key to contenders, one after another, and each releases it at once.
+/// Another owner has the key on a node that returned empty. The node is healed soon after that owner has released.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_others_take_meanwhile_is_healed_within_the_same_renewal() {
     let nodes = nodes::<3>();
@@ -194,7 +195,7 @@ async fn a_node_that_others_take_meanwhile_is_healed_within_the_same_renewal() {
     assert!(nodes[2].has(&claim).await);
 }
 
-/// A contender that keeps the key there neither keeps the node busy, nor the others from being healed.
+/// Another owner keeps the key on one node. The attempts to heal stay rare, and other locks are healed on that node.
 #[tokio::test(start_paused = true)]
 async fn healing_ends_where_another_stays() {
     let nodes = nodes::<3>();
@@ -222,7 +223,7 @@ async fn healing_ends_where_another_stays() {
     assert!(nodes[2].has(&other).await);
 }
 
-/// A node is being healed when the lock is released.
+/// The lock is released while a node is being healed.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_was_given_back_is_not_brought_back_by_healing() {
     for slow in [Kind::Try, Kind::Renew] {
@@ -273,7 +274,7 @@ async fn a_renewed_lease_counts_from_before_the_first_request() {
     assert!(matches!(downgraded, Renewal::Renewed { sent, .. } if sent == before), "{downgraded:?}");
 }
 
-/// A node's yes counts for nothing while a release by the same owner may still reach it.
+/// A node's vote does not count while a release by the same owner may still arrive there.
 #[tokio::test(start_paused = true)]
 async fn a_node_with_a_release_on_its_way_has_no_vote_in_a_renewal() {
     let nodes = nodes::<3>();
@@ -293,7 +294,7 @@ async fn a_node_with_a_release_on_its_way_has_no_vote_in_a_renewal() {
 
 #[tokio::test(start_paused = true)]
 async fn releases() {
-    // Nodes that forgot, nodes that are silent, and the answer of a release.
+    // Columns: the number of nodes that forgot, the number of nodes that are silent, and the answer to a release.
     let table = [
         (0, 0, Some(Released::Released)),
         (1, 0, Some(Released::Released)),
@@ -367,7 +368,7 @@ async fn a_writer_becomes_a_reader_on_a_majority() {
     assert!(matches!(quorum.downgrade(&claim).await, Renewal::NotOwned));
 }
 
-/// Readers and writers of different majorities have one node in common.
+/// Any majority for a reader and any majority for a writer have a node in common.
 #[tokio::test(start_paused = true)]
 async fn readers_keep_writers_out_over_different_majorities() {
     for (down_for_reader, down_for_writer) in [(0, 1), (1, 2), (2, 0), (0, 0)] {

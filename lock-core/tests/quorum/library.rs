@@ -1,4 +1,4 @@
-//! The library over a quorum, as a service sees it.
+//! Tests of the library on a quorum, from the view of a service.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ fn manager(nodes: &[Node]) -> LockManager {
     LockManager::builder(quorum(nodes)).ttl(TTL).build().expect("a quorum can do that")
 }
 
-/// Nodes are removed and return one after another, as in an upgrade, some with their data and some without.
+/// Nodes go down and return one after another, as in an upgrade. The last nodes return without their data.
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_kept_while_nodes_are_restarted_in_turn() {
     let nodes = nodes::<3>();
@@ -33,7 +33,7 @@ async fn a_lock_is_kept_while_nodes_are_restarted_in_turn() {
             node.forget();
         }
         node.is(Health::Well);
-        // Two renewals: the node has the lock again before the next one is removed.
+        // During two renewals, the node gets the lock again before the next node goes down.
         tokio::time::sleep(TTL).await;
     }
     guard.release().await.expect("an answer");
@@ -128,7 +128,7 @@ async fn an_outage_is_told_as_such_and_waited_through() {
     assert!(start.elapsed() < TTL);
 }
 
-/// Several processes on one key, with a bad network: at most one holds it, and its tokens grow.
+/// Several processes use one key on a bad network. At most one holds the key at a time, and the tokens grow.
 #[tokio::test(start_paused = true)]
 async fn one_is_inside_at_a_time() {
     let nodes = nodes::<5>();
@@ -162,7 +162,8 @@ async fn one_is_inside_at_a_time() {
     assert_eq!(done.load(Ordering::SeqCst), 12);
 }
 
-/// The nodes have a wire each, so nothing is in order: the next acquisition waits for the answer to the release.
+/// Each node has its own connection, so requests have no common order. The next acquisition waits for the answer to the
+/// release.
 #[tokio::test(start_paused = true)]
 async fn a_process_is_never_refused_by_its_own_release() {
     let nodes = nodes::<3>();

@@ -1,4 +1,4 @@
-//! The quorum over nodes in memory, on a paused clock.
+//! Tests of the quorum on nodes in memory, with a paused clock.
 #![allow(clippy::disallowed_methods, reason = "tests read the paused clock")]
 
 mod attempts;
@@ -36,7 +36,7 @@ fn key() -> Key {
     Key::new("order:42").expect("a key")
 }
 
-/// Returns claims on one key, of owners of one manager.
+/// Returns claims of different owners of one manager on one key.
 fn claims<const N: usize>() -> [Claim; N] {
     let claims = Claims::new().expect("random bytes");
     std::array::from_fn(|_| claims.exclusive(&key(), TTL))
@@ -65,7 +65,7 @@ async fn renew(store: &impl Backend, claim: &Claim) -> Renewal {
     store.renew(&[Renew { claim, ttl: claim.ttl }]).await.pop().expect("one answer")
 }
 
-/// Lets everything complete that needs no time to pass.
+/// Lets everything complete that needs no time.
 async fn settle() {
     tokio::time::sleep(Duration::from_nanos(1)).await;
     for _ in 0..50 {

@@ -1,4 +1,5 @@
-//! A node with real-world faults: it goes down, hangs, is late, loses answers, forgets, and has its own clock.
+//! A node with realistic faults: it goes down, hangs, answers late, loses answers, forgets its data, and has its own
+//! clock.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,34 +17,34 @@ use tokio::sync::watch;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Well,
-    /// Refuses every connection.
+    /// The node refuses every connection.
     Down,
-    /// Accepts requests without a reaction until it is well again; then it executes them.
+    /// The node accepts requests but executes them only when it is well again.
     Stuck,
-    /// Executes requests, and its answers are lost.
+    /// The node executes requests, but its answers are lost.
     Mute,
 }
 
-/// The faults of single calls.
+/// The random faults of single calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Weather {
-    /// The longest delay of a request, and of an answer.
+    /// The longest delay of a request and of an answer.
     pub(crate) delay: Duration,
-    /// How many requests, and how many answers, are lost in a hundred calls.
+    /// How many of a hundred requests, and how many of a hundred answers, are lost.
     pub(crate) lost: u32,
 }
 
-/// A memory store behind a bad network. Clones are the same node.
+/// A memory store behind a bad network. All clones are the same node.
 #[derive(Clone, Debug)]
 pub(crate) struct Node(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     state: Mutex<State>,
-    /// The start of its clock by this test's clock, which other clocks may be far ahead of.
+    /// The zero of the node's clock, as a time of this test's clock. The clocks of other nodes may be far ahead.
     born: Moment,
     health: watch::Sender<Health>,
-    /// Requests that wait until it is well.
+    /// The queue of requests that wait until the node is well.
     line: tokio::sync::Mutex<()>,
 }
 
@@ -51,14 +52,14 @@ struct Inner {
 struct State {
     memory: Memory,
     tokens: HashMap<String, Last>,
-    /// How far its clock is ahead.
+    /// The time by which the node's clock is ahead.
     skew: Duration,
     weather: Weather,
     rng: Rng,
     calls: Calls,
-    /// The delays of requests, by kind.
+    /// The delay of requests of each kind.
     slow: HashMap<Kind, Duration>,
-    /// How long this process is paused once the next request of this kind was served.
+    /// The kind of the request after which this process is paused, and the length of the pause.
     pause: Option<(Kind, Duration)>,
 }
 
@@ -72,7 +73,7 @@ pub(crate) enum Kind {
     Downgrade,
 }
 
-/// How often each kind was requested, whether it succeeded or not.
+/// The number of requests of each kind, including failed requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Calls {
     pub(crate) tries: usize,
@@ -92,7 +93,7 @@ impl Calls {
     }
 }
 
-/// The last fencing token of a key, and its owner.
+/// The last fencing token of a key and the owner of that token.
 #[derive(Debug, Default)]
 struct Last {
     number: u64,
@@ -141,7 +142,7 @@ impl Node {
         self.state().slow.insert(kind, time);
     }
 
-    /// Pauses this process for `time` once the next request of this kind was served.
+    /// Pauses this process for `time` after the next request of this kind was served.
     pub(crate) fn pauses_us(&self, kind: Kind, time: Duration) {
         self.state().pause = Some((kind, time));
     }
@@ -150,24 +151,24 @@ impl Node {
         self.state().calls
     }
 
-    /// Restarts without its data.
+    /// Restarts the node without its data.
     pub(crate) fn forget(&self) {
         let mut state = self.state();
         state.memory = Memory::new();
         state.tokens.clear();
     }
 
-    /// Returns the store itself, without the network.
+    /// Returns the inner store, which is used without the network.
     pub(crate) fn memory(&self) -> Memory {
         self.state().memory.clone()
     }
 
-    /// Returns whether `claim` has the key here.
+    /// Returns whether `claim` holds the key on this node.
     pub(crate) async fn has(&self, claim: &Claim) -> bool {
         self.memory().fence(claim).await.is_ok()
     }
 
-    /// Returns whether no owner has the key here.
+    /// Returns whether no owner holds the key on this node.
     pub(crate) async fn is_free(&self, key: &Key) -> bool {
         let other = lock_core::testkit::Claims::new().expect("random bytes").exclusive(key, super::TTL);
         let memory = self.memory();
@@ -176,14 +177,14 @@ impl Node {
         free
     }
 
-    /// Waits in the order of arrival, as on one connection.
+    /// Waits until the node is well. Requests wait in order of arrival, as on one connection.
     async fn until_well(&self) {
         let _turn = self.0.line.lock().await;
         let mut health = self.0.health.subscribe();
         let _ = health.wait_for(|health| *health != Health::Stuck).await;
     }
 
-    /// Returns the delays of a request and its answer, and whether they are lost.
+    /// Returns the delay of a request and whether it is lost, and the same for its answer.
     fn draw(&self) -> (Duration, bool, Duration, bool) {
         let State { weather, rng, .. } = &mut *self.state();
         let micros = u64::try_from(weather.delay.as_micros()).expect("it fits");
@@ -192,7 +193,7 @@ impl Node {
         (there, rng.u32(0..100) < weather.lost, back, rng.u32(0..100) < weather.lost)
     }
 
-    /// Sends one call through the network. A request that was sent is served, whether its client waits or not.
+    /// Sends one call through the network. A request that was sent is served even if its client stops waiting.
     async fn over<T, F>(&self, kind: Kind, serve: impl FnOnce(Self) -> F + Send + 'static) -> Result<T>
     where
         T: Send + 'static,
@@ -227,14 +228,14 @@ impl Node {
         }
     }
 
-    /// Pauses this process once: time passes, and nothing runs meanwhile.
+    /// Pauses this process once. Time passes during the pause, but no task runs.
     async fn stand_still(&self, kind: Kind) {
         let pause = match &mut self.state().pause {
             Some((of, pause)) if *of == kind => std::mem::take(pause),
             _ => return,
         };
         let mut advance = std::pin::pin!(tokio::time::advance(pause));
-        // The clock moves with the first poll; after that, other tasks run.
+        // The clock advances at the first poll. Other tasks run only after that.
         std::future::poll_fn(|cx| {
             let _ = advance.as_mut().poll(cx);
             std::task::Poll::Ready(())
@@ -242,7 +243,8 @@ impl Node {
         .await;
     }
 
-    /// Returns the token of a grant: larger than the last token of its keys, and than the time.
+    /// Returns the token of a grant. It is larger than the last token of each key, and at least the time of the node's
+    /// clock.
     fn token(&self, claim: &Claim) -> FencingToken {
         self.raise(claim);
         let mut state = self.state();
@@ -261,7 +263,7 @@ impl Node {
         FencingToken::new(number)
     }
 
-    /// Records a token that the holder has from elsewhere.
+    /// Records a token that the holder already got from another node.
     fn raise(&self, claim: &Claim) {
         let Some(own) = claim.own_fence() else { return };
         let mut state = self.state();
@@ -284,7 +286,7 @@ impl Backend for Node {
         let attempt = self.over(Kind::Try, async move |node: Self| {
             let mut attempt = node.memory().acquire(&claim, Ask::Try).await?;
             if let Attempt::Granted(grant) = &mut attempt {
-                // Like a store that makes tokens only on request.
+                // If the claim does not request a token, the node creates a token only on request.
                 grant.fence = claim.fencing.then(|| node.token(&claim));
             }
             Ok(attempt)

@@ -1,4 +1,4 @@
-//! Random load over random faults, and the check of its history. A failure prints the seed.
+//! Tests random load with random faults, and checks the history. A failure prints the seed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,16 +23,16 @@ const ROUNDS: usize = 40;
 /// The drift that a holder subtracts from its lease.
 const DRIFT: Duration = Duration::from_millis(2);
 
-/// The faults of the nodes, in addition to those of the network.
+/// The faults of the nodes, in addition to the faults of the network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Faults {
-    /// They go down, hang and fall silent, with all of their data.
+    /// The nodes go down, hang and lose answers, but keep their data.
     KeepData,
-    /// They restart without their data.
+    /// The nodes restart without their data.
     Forget,
 }
 
-/// What a holder knows of its hold.
+/// The state of a hold as its holder knows it.
 struct Held {
     until: Duration,
     fence: Option<lock_core::backend::FencingToken>,
@@ -56,7 +56,7 @@ impl Worker {
         claim
     }
 
-    /// Tries several times with one owner, as a waiter does.
+    /// Tries several times with the same owner, as a waiter does.
     async fn acquire(&mut self, claim: &Claim) -> Option<Grant> {
         for _ in 0..self.rng.u32(1..8) {
             let patience =
@@ -64,14 +64,14 @@ impl Worker {
             match tokio::time::timeout(patience, self.quorum.acquire(claim, Ask::Try)).await {
                 Ok(Ok(Attempt::Granted(grant))) => return Some(grant),
                 Ok(Ok(Attempt::Held(_))) => tokio::time::sleep(millis(self.rng.u64(1..80))).await,
-                // An owner without an answer is released, and not used again.
+                // If an owner gets no answer, it is released and not used again.
                 Ok(Err(_)) | Err(_) => break,
             }
         }
         None
     }
 
-    /// Works for some time, and renews.
+    /// Works for some time, and renews the lock in between.
     async fn hold(&mut self, claim: &Claim, held: &mut Held) {
         for _ in 0..self.rng.u32(0..6) {
             tokio::time::sleep(claim.ttl / self.rng.u32(2..20)).await;
@@ -80,7 +80,7 @@ impl Worker {
             }
             if self.rng.u32(0..3) > 0 {
                 match renew(&self.quorum, claim).await {
-                    // A yes after the deadline does not count.
+                    // A positive answer after the deadline does not count.
                     Renewal::Renewed { sent, .. } if self.history.now() < held.until => {
                         held.until = held.until.max(self.history.at(sent.plus(claim.ttl - DRIFT)));
                     }
@@ -95,7 +95,7 @@ impl Worker {
         }
     }
 
-    /// Releases as the library does: until it is answered, or the lease has ended.
+    /// Releases the lock. Like the library, it repeats a release without an answer, here up to four times.
     async fn release(&mut self, claim: &Claim) {
         for _ in 0..4 {
             if self.quorum.release(claim, None).await.is_ok() {
@@ -114,7 +114,7 @@ impl Worker {
                 let mut held = Held { until, fence: grant.fence };
                 self.hold(&claim, &mut held).await;
                 let ended = self.history.now().min(held.until);
-                // Readers may share a token.
+                // Readers may share a token, so their tokens are not checked.
                 let fence = held.fence.filter(|_| claim.mode == Mode::Exclusive);
                 let (key, mode, worker) = (claim.key.as_str().to_owned(), claim.mode, self.number);
                 self.history.record(Hold { worker, key, mode, asked, acquired, ended, fence });
@@ -137,7 +137,7 @@ async fn trouble(mut rng: Rng, nodes: Vec<Node>, faults: Faults) {
     }
 }
 
-/// Runs a storm; `views` returns the nodes that each worker knows.
+/// Runs one storm. `views` returns the nodes that each worker knows.
 async fn storm(seed: u64, count: usize, faults: Faults, views: fn(usize, &[Node]) -> Vec<Node>) -> History {
     let nodes: Vec<_> = (0..count as u64).map(|number| Node::new(seed * 100 + number)).collect();
     let mut rng = Rng::with_seed(seed);
@@ -157,7 +157,7 @@ async fn storm(seed: u64, count: usize, faults: Faults, views: fn(usize, &[Node]
     trouble.abort();
     nodes.iter().for_each(|node| node.is(Health::Well));
     nodes.iter().for_each(|node| node.weather(Weather::default()));
-    // Hanging requests continue now, and everything that was not released has expired by then.
+    // Hanging requests continue now. After this time, everything that was not released has expired.
     tokio::time::sleep(Duration::from_secs(60)).await;
     for (number, node) in nodes.iter().enumerate() {
         for key in ["a", "b"] {
@@ -193,7 +193,7 @@ fn two_never_hold_and_tokens_grow_while_nodes_keep_their_data() {
     }
 }
 
-/// Real threads, for races that a single thread never shows.
+/// Runs on several threads, which can show races that a single thread never shows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn on_several_threads() {
     let nodes = (0..3).map(|_| Memory::new()).collect();
@@ -239,8 +239,8 @@ fn overlaps(count: usize, faults: Faults, views: fn(usize, &[Node]) -> Vec<Node>
     found
 }
 
-/// The planted bug: two of five count as a majority, because every worker knows only three nodes, and not the same
-/// three.
+/// The test plants a bug: every worker knows only three of five nodes, and not all know the same three. So two of five
+/// nodes count as a majority.
 #[test]
 fn fewer_than_a_majority_are_caught() {
     let found = overlaps(5, Faults::KeepData, |worker, nodes| {
@@ -250,7 +250,8 @@ fn fewer_than_a_majority_are_caught() {
     assert!(found > SEEDS as usize / 2, "{found} of {SEEDS} seeds");
 }
 
-/// The assumption that the documentation names: a node that lost its data and votes at once admits two holders.
+/// The documentation requires that a node without its data does not vote at once. This test shows that two holders are
+/// possible otherwise.
 #[test]
 fn nodes_that_forget_are_caught() {
     let found = overlaps(3, Faults::Forget, all);

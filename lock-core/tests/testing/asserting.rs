@@ -1,4 +1,4 @@
-//! `assert_locked!`.
+//! Tests of `assert_locked!`.
 
 use lock_core::key::{Key, KeyBuilder};
 use lock_core::testing::TestLocks;
@@ -28,7 +28,7 @@ async fn without_a_current_manager_the_one_that_holds_says_the_namespace() {
     locks.lock("order:7").run(body).await.unwrap();
 }
 
-/// The name of this test, and the variable that marks its own process.
+/// The name of the next test, and the variable that marks the process in which it runs.
 const INSTALLED: &str = "asserting::an_installed_manager_is_the_current_one";
 const OWN_PROCESS: &str = "LOCK_TEST_OWN_PROCESS";
 
@@ -170,7 +170,7 @@ async fn every_key_of_several_is_held_and_every_lock_of_several() {
     locks.all(["b", "a"]).run(locks.lock("c").run(inner)).await.unwrap().unwrap();
 }
 
-/// A key that is entered again is held once.
+/// A key that a task enters twice is listed only once.
 #[tokio::test]
 async fn a_key_that_was_entered_twice_is_named_once() {
     let locks = TestLocks::new();

@@ -1,4 +1,4 @@
-//! Keys that are held elsewhere.
+//! Tests of keys that another process holds.
 
 use std::time::Duration;
 
@@ -163,7 +163,7 @@ async fn a_hold_that_never_comes_is_a_failed_test() {
 
 #[tokio::test]
 async fn the_namespace_of_another_process_is_that_of_the_program() {
-    // In whichever way the namespace was set.
+    // The way in which the namespace was set does not matter.
     let locks = TestLocks::builder().with(|builder| builder.namespace("shop")).ttl(3 * SECOND).build();
     assert_eq!(locks.contend("k").await.key(), "shop:k");
     let left = locks.lock("k").acquire().await.unwrap().remaining();

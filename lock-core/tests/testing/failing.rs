@@ -1,4 +1,4 @@
-//! Stores that fail.
+//! Tests of stores that fail.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn so_many_attempts_fail() {
         assert!(error.is_unavailable() && error.is_temporary(), "{error}");
     }
     assert!(locks.lock("k").try_acquire().await.unwrap().is_some());
-    // A strategy that waits survives it.
+    // A strategy that waits survives the failures.
     locks.fail_next(2);
     locks.lock("k").wait(SECOND).run(async {}).await.unwrap();
 }
@@ -31,7 +31,7 @@ async fn a_store_that_is_down_takes_what_is_held_with_it() {
     let lost = tokio::time::timeout(2 * SECOND, guard.lost()).await;
     assert_eq!(lost, Ok(LossReason::Expired));
     locks.store_up();
-    // A loss is reported a moment before the key is free.
+    // The loss is reported a moment before the key is free, so this request waits.
     locks.lock("k").wait(SECOND).run(async {}).await.unwrap();
 }
 
@@ -77,8 +77,8 @@ async fn ship(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
-/// Returns the error of a request with one attempt, and the result of a wait of two seconds on a store that fails for
-/// one second.
+/// Returns the error of a request with one attempt, and the result of a request that waits for two seconds. The store
+/// of the second request fails for one second.
 async fn failing(fault: StoreFault) -> (LockError, Result<u64, LockError>) {
     let locks = TestLocks::new();
     locks.set_fault(fault);

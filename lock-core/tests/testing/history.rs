@@ -1,4 +1,4 @@
-//! The recorded events.
+//! Tests of the recorded events.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use lock_core::{LockError, LockErrorKind, LossReason, distributed_lock, strategy
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Returns the events as a test compares them: the kind of event, the key, and the owner.
+/// Returns the events as a test compares them: the key, the kind of event, and whether the lock belonged to the
+/// other process.
 fn told(events: &[TestEvent]) -> Vec<(&str, Happened, bool)> {
     events.iter().map(|event| (&*event.key, event.what, event.elsewhere)).collect()
 }

@@ -1,4 +1,4 @@
-//! Locks that are lost on demand.
+//! Tests of locks that are lost on demand.
 
 use std::time::Duration;
 

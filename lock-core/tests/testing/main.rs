@@ -1,4 +1,4 @@
-//! The promises of the test helpers to their users.
+//! Tests of the promises that the test helpers make to their users.
 
 mod asserting;
 mod contending;

@@ -122,7 +122,7 @@ pub(crate) fn tagged(name: &str, slot: u16) -> String {
 mod tests {
     use super::*;
 
-    /// The examples of the specification, and the answers of Redis 7.0.15 to `CLUSTER KEYSLOT`.
+    /// The expected values are the examples of the specification and the answers of Redis 7.0.15 to `CLUSTER KEYSLOT`.
     #[test]
     fn the_slots_are_those_of_the_servers() {
         assert_eq!(crc16(b"123456789"), 0x31c3);

@@ -306,7 +306,7 @@ mod tests {
             ("zookeeper://u:s3cret@h?session=1s", "did you mean `session_timeout`?"),
             ("zookeeper://u:s3cret@h?timeout=0s", "a duration above zero"),
             ("zookeeper://u:s3cret@", "has no host"),
-            // An unescaped `/` in a password.
+            // This password has an unescaped `/`.
             ("zookeeper://u:/s3cret@h/a", "`%2F` for a `/` in a password"),
         ] {
             let error = Config::parse(url).expect_err(url);

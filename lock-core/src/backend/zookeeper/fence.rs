@@ -60,7 +60,7 @@ mod tests {
             (7, 7, Some(7)),
             // The previous holder made a token by change 8, and released the key by change 9.
             (7, 9, None),
-            // A server that does not report the number.
+            // These servers do not report the numbers of the changes.
             (0, 0, None),
             (-1, -1, None),
         ] {

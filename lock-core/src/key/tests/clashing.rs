@@ -12,7 +12,7 @@ fn template(text: &str) -> KeyTemplate {
 #[test]
 fn templates_clash_where_a_value_can_spell_what_the_other_one_fixes() {
     for (one, other, key) in [
-        // As documented.
+        // These are the examples of the documentation.
         ("job:<name>", "job:nightly", Some("job:nightly")),
         ("order:<id>", "order:<id>.items", Some("order:.items")),
         ("order:<id>", "order:<a>-<b>", Some("order:-")),

@@ -1,4 +1,4 @@
-//! Leases, outages, shutdowns, and futures that are dropped.
+//! Tests leases, outages, shutdowns, and dropped futures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -81,7 +81,7 @@ async fn every_outage_begins_with_short_pauses() {
     waiting.abort();
 }
 
-/// Counts warnings.
+/// A subscriber that counts warnings.
 struct Warnings(Arc<AtomicUsize>);
 
 impl tracing::Subscriber for Warnings {
@@ -109,8 +109,8 @@ impl tracing::Subscriber for Warnings {
 #[tokio::test(start_paused = true)]
 async fn the_log_is_told_every_30_s_what_is_in_the_way() {
     let count = Arc::new(AtomicUsize::new(0));
-    // With two subscribers, every call site asks both of them whether it is enabled, whichever thread comes first; a
-    // single one is only asked by its own thread.
+    // If there are two subscribers, every call site asks each of them whether it is enabled. A single subscriber is
+    // only asked by the thread that reaches the call site first.
     let _second = tracing::Dispatch::new(Warnings(Arc::default()));
     let _log = tracing::subscriber::set_default(Warnings(Arc::clone(&count)));
     let warnings = || count.swap(0, Ordering::SeqCst);

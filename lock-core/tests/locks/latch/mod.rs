@@ -1,4 +1,4 @@
-//! Count-down latches.
+//! Tests of count-down latches.
 
 mod keeping;
 mod steps;
@@ -14,7 +14,7 @@ use crate::millis;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The longest delay of a waiter that is not notified.
+/// The longest delay of a waiter that misses its notification.
 const BEAT: Duration = Duration::from_millis(667);
 
 fn wait(latch: &CountDownLatch) -> tokio::task::JoinHandle<Result<()>> {

@@ -1,4 +1,4 @@
-//! Setting, counting down and looking.
+//! Tests of setting a latch, counting it down, and reading it.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ async fn a_process_that_stood_still_does_not_count_in_the_next_round() {
     let counting = tokio::spawn(async move { latch.count_down().await });
     tokio::time::sleep(millis(1)).await;
     assert_eq!(other.count().await.unwrap(), Some(1), "it counted, and does not know");
-    // The process is paused until the latch is forgotten, and continues when it is set again.
+    // The counting process is paused until the store has forgotten the latch. It continues when the latch is set again.
     let set_anew = async { assert!(other.set(2).await.unwrap(), "it was forgotten") };
     tokio::join!(tokio::time::advance(MINUTE), set_anew);
     let error = counting.await.unwrap().unwrap_err();

@@ -1,4 +1,4 @@
-//! A store whose latches fail and hang as scripted; a memory store answers all other steps.
+//! A store whose latches fail and hang as scripted. A memory store answers all other steps.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -18,20 +18,20 @@ use tokio::time::{Instant, sleep};
 
 use crate::millis;
 
-/// What happens to one step.
+/// The fault of one step.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
-    /// It is executed, and its answer is lost.
+    /// The step is executed, and its answer is lost.
     Answer,
-    /// It is refused permanently.
+    /// The step is refused permanently.
     Refused,
-    /// It is executed, and answered 100 ms later.
+    /// The step is executed, and answered 100 ms later.
     Late,
-    /// It hangs before it is executed.
+    /// The step hangs before it is executed.
     Before,
-    /// It hangs after it is executed.
+    /// The step hangs after it is executed.
     After,
-    /// It hangs until the store is closed, and is then refused permanently.
+    /// The step hangs until the store is closed, and is then refused permanently.
     Closed,
 }
 
@@ -39,15 +39,15 @@ pub(super) enum Fault {
 pub(super) struct State {
     asked: Vec<(Instant, LatchStep)>,
     faults: VecDeque<Fault>,
-    /// Every step fails, and none is executed.
+    /// If true, every step fails, and none is executed.
     pub(super) down: bool,
-    /// No waiter is notified when a latch opens.
+    /// If true, no waiter is notified when a latch opens.
     silent: bool,
     pub(super) listeners: Vec<Weak<dyn Listener>>,
     closed: Arc<Notify>,
 }
 
-/// The store; clones share it.
+/// The scripted store. All clones share one state.
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     state: Arc<Mutex<State>>,
@@ -75,7 +75,7 @@ impl Store {
         store
     }
 
-    /// Returns a manager of another process.
+    /// Returns a new manager, which acts as another process.
     pub(super) fn manager(&self) -> LockManager {
         LockManager::builder(self.clone()).build().unwrap()
     }
@@ -106,12 +106,12 @@ impl Store {
         self.state().asked.len()
     }
 
-    /// Returns the times of its steps, in milliseconds since `start`.
+    /// Returns the times of the steps, in milliseconds since `start`.
     pub(super) fn times(&self, start: Instant) -> Vec<u128> {
         self.state().asked.iter().map(|(at, _)| (*at - start).as_millis()).collect()
     }
 
-    /// Returns the owners that set and counted down, in order, retries included.
+    /// Returns the owners of the sets and count-downs in order, including retries.
     pub(super) fn owners(&self) -> Vec<Owner> {
         let owner = |step: &LatchStep| match *step {
             LatchStep::Set { owner, .. } | LatchStep::CountDown { owner, .. } => Some(owner),

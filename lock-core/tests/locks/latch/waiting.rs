@@ -1,4 +1,4 @@
-//! Waiting: who is notified, and when.
+//! Tests which waiters are notified, and when.
 
 use std::sync::Weak;
 use std::time::Duration;

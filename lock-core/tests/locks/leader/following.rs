@@ -23,7 +23,7 @@ async fn next(changes: &mut LeaderChanges) -> String {
     }
 }
 
-/// Two managers on one store, as two processes are.
+/// Returns two managers on one store, which act as two processes.
 fn two() -> (LockManager, LockManager) {
     let store = Memory::new();
     let manager = |store: &Memory| LockManager::builder(store.clone()).build().unwrap();
@@ -67,7 +67,7 @@ async fn a_candidate_is_told_of_its_own_lead_at_once() {
     assert!(depose(&there, "k").await.unwrap());
     assert_eq!(next(&mut changes).await, "lost Forced");
     assert_eq!(began.elapsed(), waited, "at once");
-    // There is no leader until the other has taken the key.
+    // The key has no leader until the other candidate acquires it.
     settle().await;
     assert_eq!(next(&mut changes).await, "other");
     assert_eq!(began.elapsed(), waited + millis(5), "it is asked at once who follows");
@@ -81,7 +81,7 @@ async fn a_candidate_is_told_of_its_own_lead_at_once() {
     assert_eq!(next(&mut changes).await, "vacant");
 }
 
-/// The candidates of one process have equal records if they were made at one time.
+/// If two candidates of one process were created at the same time, their records are equal.
 #[tokio::test(start_paused = true)]
 async fn the_lead_of_a_sibling_is_not_taken_for_ones_own() {
     let locks = LockManager::in_memory();
@@ -101,7 +101,7 @@ async fn the_lead_of_a_sibling_is_not_taken_for_ones_own() {
     drop(second);
 }
 
-/// A lost grant stays in the store for a while. No candidate leads.
+/// A lost grant stays in the store for a while, but its candidate does not lead any more.
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_its_own_lead_is_no_other_leader() {
     let (locks, store) = Scripted::manager(|_| {});
@@ -135,14 +135,14 @@ async fn it_asks_once_in_a_pause_and_not_while_it_leads() {
     let mut changes = election.changes();
     assert_eq!(next(&mut changes).await, "vacant");
     assert_eq!(next(&mut changes).await, "none");
-    // A second each, for a minute.
+    // This is one request in each second, for a minute.
     assert!((59..=62).contains(&asked()), "{}", asked());
     let mut rarely = election.changes().every(Duration::from_secs(20));
     let before = asked();
     assert_eq!(next(&mut rarely).await, "vacant");
     assert_eq!(next(&mut rarely).await, "none");
     assert!(asked() - before <= 5, "{}", asked() - before);
-    // A reader that drops its future again and again is not more expensive.
+    // A reader that drops its future again and again causes no additional requests.
     let before = asked();
     store.script().inspect_takes = millis(10);
     for _ in 0..15_000 {

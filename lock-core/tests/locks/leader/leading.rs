@@ -37,7 +37,7 @@ async fn candidates_lead_in_the_order_in_which_they_came() {
     assert!(third.current().await.unwrap().unwrap().is_self);
 }
 
-/// A killed process is a manager whose runtime is gone: it neither renews nor releases.
+/// A manager whose runtime has ended acts as a killed process: it neither renews nor releases.
 #[test]
 fn a_leader_that_dies_is_followed_after_its_ttl() {
     let store = Memory::new();
@@ -75,7 +75,7 @@ async fn a_deposed_leader_is_told_and_may_lead_again() {
     assert!(first.run(async {}).await.unwrap_err().is_lost());
     let second = election.campaign().await.unwrap();
     assert!(second.fencing_token() > first.fencing_token());
-    // The end of a term that was lost before is not the end of this one.
+    // The guard of the earlier, lost term does not end the current term.
     drop(first);
     assert!(election.is_leader());
     assert_eq!(second.run(async { 1 }).await.unwrap(), 1);
@@ -175,7 +175,7 @@ async fn a_store_without_fencing_tokens_has_no_leaders() {
     assert_eq!(locks.leader("").current().await.unwrap_err().kind(), LockErrorKind::InvalidKey);
 }
 
-/// A majority of stores knows no order, and cannot say who holds.
+/// A majority of stores has no order of waiters, and cannot name the holder.
 #[cfg(feature = "redlock")]
 #[tokio::test(start_paused = true)]
 async fn one_leads_where_the_store_knows_no_order() {

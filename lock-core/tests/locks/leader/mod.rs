@@ -1,4 +1,4 @@
-//! Leader election.
+//! Tests of the leader election.
 
 mod following;
 mod leading;
@@ -18,13 +18,13 @@ fn label(leader: Option<&Leader>) -> Option<&str> {
     leader?.record.as_ref()?.label()
 }
 
-/// Deposes the leader of `key`, as an operator does.
+/// Deposes the leader of `key` by a forced release, as an operator does.
 async fn depose(locks: &LockManager, key: &str) -> Result<bool> {
     let leader = locks.leader(key).current().await?.expect("somebody leads");
     locks.force_release(key, &leader.id, "a test").await
 }
 
-/// Counts the bodies that are alive.
+/// Counts the bodies that exist at this moment.
 #[derive(Clone, Debug, Default)]
 struct Alive(Arc<AtomicUsize>);
 

@@ -37,7 +37,7 @@ async fn a_body_is_dropped_at_a_loss_and_made_anew_after_the_next_election() {
     settle().await;
     for terms in 1..=3 {
         assert_eq!((alive.count(), tokens.lock().unwrap().len()), (1, terms));
-        // Another leads in between, because it is next in line: the body must be gone by then.
+        // Another candidate is next in the queue, so it leads in between. By then the body must be dropped.
         let other = tokio::spawn({
             let (other, alive) = (locks.leader("k"), alive.clone());
             async move {
@@ -48,7 +48,7 @@ async fn a_body_is_dropped_at_a_loss_and_made_anew_after_the_next_election() {
         settle().await;
         assert!(depose(&locks, "k").await.unwrap());
         assert_eq!(other.await.unwrap(), (0, true), "a body is alive while another leads");
-        // After so short a term it pauses.
+        // After such a short term, the candidate pauses.
         tokio::time::sleep(millis(100)).await;
     }
     let tokens = tokens.lock().unwrap().clone();
@@ -82,7 +82,7 @@ async fn resigning_ends_the_runs_of_all_clones_and_waits_for_them() {
     for run in [leads, waits] {
         assert!(run.await.unwrap().unwrap().is_none());
     }
-    // It is a candidate again if it wants to be.
+    // After a resignation, the same election can run again.
     assert!(election.run(|_| async {}).await.unwrap().is_some());
     election.resign().await;
     assert!(election.run(|_| async {}).await.unwrap().is_some(), "a run that began later goes on");
@@ -93,7 +93,7 @@ async fn a_run_that_was_never_polled_ends_by_resigning_too() {
     let locks = LockManager::in_memory();
     let election = locks.leader("k");
     let run = tokio::spawn(election.run(|_| std::future::pending::<()>()));
-    // Before the task had its first turn.
+    // The task of the run was not polled yet.
     election.resign().await;
     assert!(run.await.unwrap().unwrap().is_none());
     let never = election.run(|_| std::future::pending::<()>());
@@ -135,7 +135,7 @@ async fn a_leader_cannot_wait_for_itself() {
     let ran = election.run(move |_| {
         let locks = inner.clone();
         async move {
-            // The lock of the leader can be entered.
+            // The leader's body may enter the lock of the key.
             locks.lock("k").run(async {}).await.unwrap();
             locks.leader("k").campaign().await.map(drop).unwrap_err().kind()
         }

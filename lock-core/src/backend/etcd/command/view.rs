@@ -82,8 +82,8 @@ mod tests {
         let own = || mine(Mode::Exclusive, false, 2);
         for (kvs, revision, expected) in [
             (vec![before()], 9, "Gone"),
-            // A cluster that was restored from a backup has smaller revisions. The entry is gone, and not yet to be
-            // created.
+            // After a restore from a backup, the revision of the cluster is smaller than that of the entry. The entry
+            // is gone. It must not be treated as an entry that is still to be created.
             (vec![before()], 5, "Gone"),
             (vec![before(), own()], 9, "Waits"),
             (vec![own()], 9, "Holds"),

@@ -24,7 +24,7 @@ fn at(millis: u64) -> Moment {
 struct Crowd {
     entry: Entry,
     claims: Vec<Claim>,
-    /// The number of wake-ups.
+    /// The number of wake-ups so far.
     rung: usize,
 }
 

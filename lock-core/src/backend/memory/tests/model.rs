@@ -1,4 +1,4 @@
-//! Random histories of one key. The model knows only the answers, and checks what they imply.
+//! Random histories of one key. The model sees only the answers, and checks their consequences.
 
 use std::time::Duration;
 

@@ -66,7 +66,7 @@ fn options_are_read() {
     assert!(!past.session_pooling, "the pooler is bypassed");
 }
 
-/// Services print such URLs, and other clients read them.
+/// Hosting services print URLs with these options, which matter to other clients.
 #[test]
 fn what_means_nothing_for_a_lock_is_ignored() {
     for option in [
@@ -143,7 +143,7 @@ fn a_bad_url_says_what_was_expected() {
         ("postgres://h?listen=postgres%3A%2F%2Fh%3Fschema%3Dother", "cannot have `schema`"),
         ("postgres://h?sslmode=disable&sslmode=verify-full", "`sslmode` of the Postgres URL is given twice"),
         ("postgres://h?sslmode=verify-full&ca=/a.pem&sslrootcert=/b.pem", "more than one `ca`"),
-        // An unescaped `/` in a password.
+        // This password has an unescaped `/`.
         ("postgres://app:/s3cret@h/d", "`%2F` for a `/` in a password"),
         ("postgres://h?sslmode=on", "`sslmode` of the Postgres URL is"),
         ("postgres://h?ca=/ca.pem", "belong to `sslmode=verify-full`"),
@@ -203,7 +203,7 @@ fn nothing_shows_the_password() {
     assert!(!format!("{0:?} {0:#?}", parsed(url)).contains("s3cret"));
     let url = "postgres://h?listen=postgres%3A%2F%2Fu%3As3cret%40db";
     assert!(!format!("{0:?} {0:#?}", parsed(url)).contains("s3cret"));
-    // All mistakes next to a password, including a password that was not escaped.
+    // Each URL has a mistake next to its password. In some URLs the password itself is not escaped.
     for url in [
         "postgres:/user:s3cret@h",
         "http://user:s3cret@h",

@@ -169,7 +169,7 @@ fn tls_is_read_with_its_files() {
 fn nothing_shows_the_password() {
     let url = "redis://user:s3cret@127.0.0.1:1/";
     assert!(!format!("{0:?} {0:#?}", parsed(url)).contains("s3cret"));
-    // All mistakes next to a password, including a password that was not escaped.
+    // Each URL has a mistake next to its password. In some URLs the password itself is not escaped.
     for url in [
         "redis:/user:s3cret@h",
         "http://user:s3cret@h",

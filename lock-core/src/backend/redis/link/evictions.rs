@@ -53,7 +53,7 @@ mod tests {
             ("a", "5", 0),
             ("a", "9", 4),
             ("a", "9", 0),
-            // Another server, or the same server after a restart.
+            // A new run id means another server, or the same server after a restart.
             ("b", "7", 0),
             ("b", "8", 1),
             ("a", "20", 0),

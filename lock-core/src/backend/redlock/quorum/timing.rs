@@ -136,7 +136,7 @@ mod tests {
                 (ms(1_000), Some(ms(500))),
                 (Waits::equal(ms(200)), ms(1_000) / 6, waits(ms(100), ms(100)), ms(200)),
             ),
-            // Even a lease below the minimum ends every wait.
+            // With a lease below the minimum, every wait still ends.
             ((ms(20), None), (Waits::equal(ms(5)), ms(5), waits(ms(50), ms(50)), ms(5))),
         ];
         for ((ttl, given), expected) in table {

@@ -201,7 +201,7 @@ mod tests {
             (Lost(Contended), "h hh. ghh hhh ghu uhg hhu hhr ghr hhh.. gghhh gghhu gghhr gghur ghhuu ghhru"),
             (Lost(NoQuorum), "u uu. uuu guu huu uuh uur gru uuu.. gguuu ghuuu ghuur hhuru"),
             (Lost(Refused), "r rr. rrr grr hrr urr rrr.. ggrrr hhrrr ghrrr"),
-            // Certainly lost, but the reason is still open.
+            // These attempts are certainly lost, but the reason is still open.
             (Open, "hu. ur. hhu.. huu.. ruu.. rru.. hr. hru.."),
         ];
         for (expected, cases) in table {

@@ -119,7 +119,7 @@ fn nodes_and_users() {
             },
             Some((Warning, "zookeeper.open_base", "`setAcl -R /locks sasl:<user>:cdrwa`")),
         ),
-        // Then the nodes of the locks are open too. One finding reports both.
+        // In this case the nodes of the locks are open too. One finding reports both.
         (
             |facts| {
                 open(facts, Permission::ALL);

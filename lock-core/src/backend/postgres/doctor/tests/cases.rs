@@ -14,7 +14,7 @@ pub(super) const TABLES: &[(&str, Severity, Change, Change)] = &[
         "synchronous_commit",
         Warning,
         |f| f.with("synchronous_commit", "off"),
-        // If no standby is awaited, `local` is as strong as `on`.
+        // If no commit waits for a standby, `local` is as strong as `on`.
         |f| f.with("synchronous_commit", "local"),
     ),
     (
@@ -42,7 +42,7 @@ pub(super) const TABLES: &[(&str, Severity, Change, Change)] = &[
         "synchronous_standby",
         Danger,
         |f| f.with("synchronous_standby_names", "ANY 2 (a, b)").standby("a", "quorum", "streaming"),
-        // No commit of this user waits.
+        // With `local`, no commit of this user waits for a standby.
         |f| f.with("synchronous_standby_names", "*").with("synchronous_commit", "local"),
     ),
     (

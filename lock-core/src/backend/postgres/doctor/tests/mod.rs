@@ -117,6 +117,6 @@ fn clocks_differ_by_what_the_round_trip_does_not_explain() {
     for (at, expected) in [(100.0, 0.0), (109.5, 0.0), (112.0, 2.0), (98.0, -2.0)] {
         assert!((ahead(at, secs(100), secs(110)) - expected).abs() < 0.001, "{at}");
     }
-    // Meanwhile the clock of this machine was set back.
+    // The clock of this machine was set back during the request.
     assert!((ahead(105.0, secs(110), secs(100)) + 5.0).abs() < 0.001);
 }
