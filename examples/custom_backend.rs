@@ -13,7 +13,7 @@ type Rows = HashMap<String, (Owner, Moment)>;
 struct Table(Mutex<Rows>);
 
 impl Table {
-    /// Returns the leases that are not over, and the time.
+    /// Returns the leases that have not expired, and the current time.
     fn rows(&self) -> (MutexGuard<'_, Rows>, Moment) {
         let (mut rows, now) = (self.0.lock().expect("no panic"), Clock::Suspend.now());
         rows.retain(|_, (_, until)| !until.is_past(now));
@@ -21,7 +21,7 @@ impl Table {
     }
 }
 
-/// Extends the lease if the claim's owner has the key. A lease is never shortened.
+/// Extends the lease if the claim's owner holds the key. A lease is never shortened.
 fn extend(rows: &mut Rows, claim: &Claim, ttl: Duration, now: Moment) -> Option<Grant> {
     let (_, until) = rows.get_mut(claim.key.as_str()).filter(|(owner, _)| *owner == claim.owner)?;
     *until = now.plus(ttl.max(until.remaining(now)));

@@ -11,7 +11,7 @@ async fn main() -> Result<(), LockError> {
     let sum = locks.lock("account:7").run(async { 20 + 22 }).await?;
     println!("under the lock: {sum}");
 
-    // A guard does the same by hand: it holds the lock until it is released.
+    // A guard holds the lock until the program releases it.
     let guard = locks.lock("account:7").acquire().await?;
     let second = locks.lock("account:7").try_acquire().await?;
     println!("a second try while it is held: {}", if second.is_none() { "refused" } else { "granted" });

@@ -1,4 +1,4 @@
-//! Many readers or one writer, and a writer that becomes a reader. `cargo run -p lock-examples --example read_write`
+//! Many readers or one writer. The writer becomes a reader. `cargo run -p lock-examples --example read_write`
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use lock_core::{LockError, LockManager};

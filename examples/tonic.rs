@@ -38,7 +38,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let layer = LockLayer::new(locks.clone()).key("order:<header.x-order>").grpc().check()?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    // `named_layer` keeps the name by which the server finds the service. `Server::builder().layer(..)` would lock both.
+    // `named_layer` keeps the name by which the server finds the service. `Server::builder().layer(..)` would lock both
+    // services.
     let server = Server::builder().add_service(layer.named_layer(Orders)).add_service(Health);
     tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
 

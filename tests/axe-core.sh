@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Fetches axe-core into the target folder, at one version: the tests of the console let it judge their pages. Needs npm.
+# Downloads one version of axe-core into the target folder. The tests of the console check their pages with it. Needs
+# npm.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -20,17 +20,17 @@ HERE = Path(__file__).resolve()
 QUEUE = "LOCK_TEST_QUEUE"
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
 
-# How long one test binary may take before it counts as hung.
+# The longest time of one test binary, before it counts as hung.
 LIMIT = float(os.environ.get("LOCK_TEST_SECONDS", 1800))
 
-# How many tests that failed beside the others run once more, alone. More than these have a reason in common.
+# The largest number of failed tests that run once more, alone. If more tests fail, they have a common cause.
 AGAIN = int(os.environ.get("LOCK_TEST_AGAIN", 5))
 
-# The binaries that compute. One of them runs at a time, beside those that mostly wait for servers.
+# The binaries that compute. One of them runs at a time, next to binaries that mostly wait for servers.
 COMPUTING = ["simulation", "ui", "model"]
-# How many of those that wait run at a time.
+# The number of waiting binaries that run at a time.
 WAITING = int(os.environ.get("LOCK_TEST_BINARIES", max(2, min(CORES, 4))))
-# Those that take longest start first.
+# The binaries that take longest start first.
 LONGEST = ["postgres", "zookeeper", "etcd", "redis_process", "redis", "redlock", "console_browser", "redis_sentinel",
            "redis_cluster"]
 
@@ -106,9 +106,9 @@ class Results:
         self.counts = {}
         self.took = []
         self.failures = []
-        # Tests that failed beside the others: the binary and the name.
+        # The tests that failed while others ran: the binary and the name.
         self.beside = []
-        # Those of them that passed alone.
+        # The tests among them that passed alone.
         self.unsteady = []
         self.lock = threading.Lock()
 
@@ -197,7 +197,7 @@ def enqueue(argv):
 
 def environment_of_cargo(directory):
     """Returns the environment in which cargo calls this file as the runner of test binaries."""
-    # The name of a runner must have no spaces, so it is found by the path.
+    # The name of a runner must not contain spaces, so the PATH is used to find it.
     runner = Path(directory, "lock-test-runner")
     runner.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE}" --enqueue "$@"\n')
     runner.chmod(0o755)
@@ -223,7 +223,7 @@ class Cargo:
             command, env=environment_of_cargo(directory), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
         )
-        # All binaries are in the queue when the first doctests begin, or at the end.
+        # This event is set when all binaries are in the queue: when the first doctests begin, or at the end.
         self.queued = threading.Event()
 
     def follow(self, results):
@@ -272,7 +272,7 @@ def run(arguments):
         computing = [binary for binary in binaries if binary.name in COMPUTING]
         waiting = [binary for binary in binaries if binary.name not in COMPUTING]
         for binary in computing:
-            # Half of the cores are for the tests that wait, which should not be late.
+            # Half of the cores are reserved for the waiting tests, which should not be late.
             binary.call["env"]["RUST_TEST_THREADS"] = os.environ.get("RUST_TEST_THREADS", str(max(1, CORES // 2)))
         lock = threading.Lock()
         workers = [

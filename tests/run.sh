@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every test of the workspace, doctests included, several test binaries at a time. At the end it prints how many tests
-# ran on each store, and which test binaries took longest.
+# Runs every test of the workspace, including the doctests, with several test binaries at a time. At the end it prints
+# the number of tests on each store, and the test binaries that took longest.
 #
 #   tests/run.sh [arguments for cargo test]
 #
@@ -22,7 +22,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 say() { printf '\n== %s\n' "$*"; }
 fail() { echo "$*" >&2; exit 1; }
 
-# install PACKAGE..: with apt-get as root; where that is not possible, the user gets the command instead.
+# install PACKAGE..: installs with apt-get as root. If that is not possible, it prints the command for the user.
 install() {
     local as_root=()
     [ "$(id -u)" = 0 ] || as_root=(sudo -n)
@@ -37,8 +37,8 @@ install() {
 
 command -v python3 >/dev/null || install python3
 
-# Some tests compare with redis-py, a client in Python. A python3 earlier on the path may not be the one that apt-get
-# installs packages for.
+# Some tests compare with redis-py, a client in Python. The first python3 on the path may not be the one for which
+# apt-get installs packages.
 has_redis_py() {
     local python
     for python in python3 /usr/bin/python3; do
@@ -47,7 +47,7 @@ has_redis_py() {
     return 1
 }
 
-# The same for kazoo, the client of ZooKeeper in Python.
+# The same check for kazoo, the ZooKeeper client in Python.
 has_kazoo() {
     local python
     for python in python3 /usr/bin/python3; do
@@ -56,10 +56,11 @@ has_kazoo() {
     return 1
 }
 
-# rustup puts cargo here; a shell that has not read its start-up files does not find it.
+# rustup installs cargo in this folder. A shell without its start-up files does not find cargo there.
 command -v cargo >/dev/null || PATH="$PATH:${HOME:-}/.cargo/bin"
 command -v cargo >/dev/null || fail "The tests need cargo, which is not installed; see https://rustup.rs."
-# Rust needs it to link, the Lua interpreter of the simulation and a clock that tests can set are written in C.
+# Rust needs a C compiler to link. The Lua interpreter of the simulation and a clock that tests can set are written in
+# C.
 command -v cc >/dev/null || install gcc
 if [ -n "${LOCK_REDIS_SERVER:-}" ]; then
     command -v "$LOCK_REDIS_SERVER" >/dev/null ||
@@ -70,7 +71,7 @@ fi
 has_redis_py || install python3-redis
 command -v etcd >/dev/null || install etcd-server
 command -v etcdctl >/dev/null || install etcd-client
-# Debian keeps the programs of the server off the path.
+# Debian does not put the programs of the server on the path.
 has_postgres() {
     local program
     for program in "${LOCK_POSTGRES_BIN:-/none}"/initdb /usr/lib/postgresql/*/bin/initdb; do
@@ -80,15 +81,15 @@ has_postgres() {
 }
 { has_postgres && command -v psql >/dev/null; } || install postgresql
 command -v pgbouncer >/dev/null || install pgbouncer
-# For the alerting rules and the dashboard.
+# promtool checks the alerting rules and the dashboard.
 command -v promtool >/dev/null || install prometheus
 { [ -e "${LOCK_ZOOKEEPER_JAR:-/usr/share/java/zookeeper.jar}" ] && command -v java >/dev/null; } || install zookeeper
 has_kazoo || install python3-kazoo
-# Curator, the client of ZooKeeper in Java: a test compiles a program with it.
+# A test compiles a program with Curator, the ZooKeeper client in Java.
 [ -e /usr/share/java/curator-recipes.jar ] || install libcurator-recipes-java
 command -v javac >/dev/null || install default-jdk-headless
 
-# For the page of the console.
+# The tests of the console's page need a browser.
 command -v chromedriver >/dev/null || install chromium chromium-driver
 command -v npm >/dev/null || install npm
 tests/axe-core.sh

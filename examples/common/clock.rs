@@ -1,4 +1,4 @@
-//! The time, in microseconds since the Unix epoch.
+//! Reads the time, in microseconds since the Unix epoch.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

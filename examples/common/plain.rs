@@ -1,10 +1,10 @@
-//! A codec whose messages are their bytes, for gRPC services without a code generator.
+//! A gRPC codec that sends and receives raw bytes, for services without a code generator.
 
 use bytes::{Buf, BufMut, Bytes};
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-/// Messages that are their bytes.
+/// A codec whose messages are raw bytes.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Plain;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Returns a number below `end`, which is at least 1.
 pub(crate) fn below(end: u64) -> u64 {
-    // Each `RandomState` has its own keys.
+    // Each `RandomState` has random keys, so the hash of 0 is a random number.
     RandomState::new().hash_one(0) % end
 }
 

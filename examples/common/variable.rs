@@ -1,7 +1,7 @@
-//! The variables of the environment that name the place of the data.
+//! The environment variables that name the place of the data.
 
 /// Returns the value of a variable, or `None` if it is not set. An empty value is an error, because it names no place.
-/// A template with a missing value may produce an empty one.
+/// A deployment template without a value produces one.
 pub(crate) fn read(name: &str) -> Result<Option<String>, String> {
     match std::env::var(name) {
         Ok(value) if value.trim().is_empty() => {

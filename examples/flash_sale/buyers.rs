@@ -21,7 +21,7 @@ pub(crate) struct Answers {
     pub(crate) refused: u64,
     /// The lock was lost while the order was served, or the store did not answer.
     pub(crate) lost: u64,
-    /// The connection broke before the answer: it is unknown whether the item was sold.
+    /// The connection broke before the answer arrived. It is unknown whether the item was sold.
     pub(crate) cut: u64,
     /// All other outcomes.
     pub(crate) failed: u64,
@@ -52,13 +52,13 @@ impl Answers {
         self.latencies.merge(&other.latencies);
     }
 
-    /// Returns how many orders were decided under the lock.
+    /// Returns how many orders were accepted, sold out or refused as late under the lock.
     pub(crate) fn decided(&self) -> u64 {
         self.sold + self.sold_out + self.late
     }
 }
 
-/// The pause before a connection is made again.
+/// The pause before a buyer connects again.
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// Lets `buyers` people order at `servers` for `time`.
@@ -70,7 +70,7 @@ pub(crate) async fn order(servers: &[SocketAddr], path: &str, buyers: usize, tim
         running.spawn(async move {
             let mut answers = Answers::default();
             let mut order = 0;
-            // A server that no longer answers may be started again.
+            // A server that no longer answers may restart.
             while buy(server, &path, buyer, until, &mut order, &mut answers).await.is_err() {
                 tokio::time::sleep(AGAIN).await;
             }

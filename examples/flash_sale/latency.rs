@@ -3,7 +3,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-/// The number of columns of the histogram. Each is a quarter of an octave wide, and the first one begins at 16 us.
+/// The number of columns of the histogram. Each column is a quarter of an octave wide, and the first one begins at 16
+/// us.
 const COLUMNS: usize = 72;
 const FIRST: f64 = 16.0;
 const PER_OCTAVE: f64 = 4.0;
@@ -46,7 +47,7 @@ impl Latencies {
         self.sum.div_f64(self.total().max(1) as f64)
     }
 
-    /// Returns the latency that `of_1000` of a thousand answers do not exceed: the end of their column.
+    /// Returns the latency that `of_1000` of a thousand answers do not exceed, rounded up to the end of its column.
     pub(crate) fn quantile(&self, of_1000: u64) -> Duration {
         let wanted = (self.total() * of_1000).div_ceil(1_000);
         let mut seen = 0;
@@ -65,7 +66,7 @@ fn begin_of(column: usize) -> Duration {
     Duration::from_secs_f64(FIRST * (column as f64 / PER_OCTAVE).exp2() / 1e6)
 }
 
-/// Draws one histogram above the other, as SVG.
+/// Draws the histograms of all sales below each other, as SVG.
 pub(crate) fn chart<'a>(sales: impl Iterator<Item = (&'a str, &'a Latencies)>) -> String {
     let (mut body, mut top) = (String::new(), 0);
     for (name, latencies) in sales {

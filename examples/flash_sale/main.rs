@@ -17,19 +17,19 @@
 //! `STOCK_URL` names the Postgres server with the stock. Without it, the stock is in a file of SQLite. This program
 //! makes the tables, and empties them.
 //!
-//! Each order passes two lines of defence. `shop.rs` mounts a `LockLayer`, so that one order for an item is served at a
-//! time, on all servers together. The ttl is 500 ms, and an order that waits for more than 100 ms is refused.
-//! `stock/database.rs` takes an item out of the stock, in a statement that compares the fencing token of the lock with
-//! the largest token that the row has seen. The program sells several times and prints the results:
+//! Each order passes two lines of defence. First, `shop.rs` mounts a `LockLayer`, so all servers together serve one
+//! order for an item at a time. The ttl is 500 ms, and an order that waits for more than 100 ms is refused. Second,
+//! `stock/database.rs` takes an item out of the stock with a statement that compares fencing tokens: the token of the
+//! lock with the largest token that has written to the row. The program sells several times and prints the results:
 //!
 //! 1. with the lock;
 //! 2. with the lock, while an operator takes the lock from its holder again and again: the database refuses late
 //!    holders;
-//! 3. if there are several servers: with the lock, while one server after the other is killed (`kill -9`) and started
-//!    again, even if it holds the lock;
+//! 3. if there are several servers: with the lock, while the servers are killed in turn (`kill -9`) and restarted,
+//!    even a server that holds the lock;
 //! 4. without the lock and without the comparison: this sells more items than there are.
 //!
-//! It exits with status 1 if any sale but the last sold too much, or lost an order.
+//! The program exits with status 1 if any sale but the last sold too much, or lost an order.
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 #![allow(clippy::disallowed_methods, reason = "the demonstration measures real time")]
 

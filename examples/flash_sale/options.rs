@@ -1,4 +1,4 @@
-//! The arguments.
+//! The command-line arguments.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ pub(crate) struct Options {
     pub(crate) stock: u32,
     pub(crate) processes: usize,
     pub(crate) svg: PathBuf,
-    /// For a server in its own process: the address on which it listens.
+    /// The address on which a server in its own process listens.
     pub(crate) serve: Option<SocketAddr>,
 }
 

@@ -22,7 +22,7 @@ pub(crate) enum Sale {
     Guarded,
     /// An operator takes the lock away from its holders.
     Disturbed,
-    /// One server after the other is killed and started again.
+    /// The servers are killed in turn and restarted.
     Killed,
     /// The sale runs without the lock and without the comparison of tokens.
     Careless,
@@ -59,15 +59,15 @@ pub(crate) async fn run(
             answers = &mut ordering => break answers,
             () = pause(sale) => {}
         }
-        // This is not inside the `select!`, so that a killed server is started again even if the sale ends meanwhile.
-        // The buyers are separate tasks, and continue.
+        // The disturbance is outside the `select!`, so that a killed server is restarted even if the sale ends
+        // meanwhile. The buyers are separate tasks, and continue.
         disturbed += u64::from(disturb(sale, disturbed, servers, stock).await?);
     };
     let count = stock.count().await?;
     Ok(Report { sale, seconds: time.as_secs_f64(), stock: options.stock.into(), count, answers, disturbed })
 }
 
-/// Waits until the sale is disturbed again.
+/// Waits until the next disturbance of the sale is due.
 async fn pause(sale: Sale) {
     match sale {
         Sale::Guarded | Sale::Careless => std::future::pending().await,
@@ -76,7 +76,7 @@ async fn pause(sale: Sale) {
     }
 }
 
-/// Disturbs the sale. Returns whether there was something to disturb.
+/// Disturbs the sale. Returns whether the disturbance had an effect.
 async fn disturb(sale: Sale, times: u64, servers: &mut Servers, stock: &Stock) -> Result<bool> {
     match sale {
         Sale::Guarded | Sale::Careless => Ok(false),
@@ -89,7 +89,7 @@ async fn disturb(sale: Sale, times: u64, servers: &mut Servers, stock: &Stock) -
     }
 }
 
-/// Takes the lock away from its holder. Returns whether there was one.
+/// Takes the lock away from its holder. Returns whether the lock was held.
 async fn take_away(locks: &LockManager) -> bool {
     let Ok(Some(lock)) = locks.inspect("item:lamp").await else { return false };
     let Some(holder) = lock.holders.first() else { return false };
@@ -118,15 +118,15 @@ impl Report {
         (self.count.orders - self.stock).max(0)
     }
 
-    /// Returns the number of lost orders: the difference between stock and orders, after one update has overwritten
-    /// another, or the number of confirmed orders that were not recorded.
+    /// Returns the number of lost orders. An order is lost if another update overwrote its update of the stock, or if
+    /// it was confirmed but not recorded.
     fn lost_orders(&self) -> i64 {
         let overwritten = (self.stock - self.count.remaining - self.count.orders).abs();
         let confirmed = i64::try_from(self.answers.sold).unwrap_or(i64::MAX);
         overwritten.max(confirmed - self.count.orders)
     }
 
-    /// Returns how many recorded orders cannot be explained: neither confirmed, nor lost, nor cut off.
+    /// Returns how many recorded orders were neither confirmed, nor answered as lost, nor cut off.
     fn unasked(&self) -> i64 {
         let answers = &self.answers;
         let asked = i64::try_from(answers.sold + answers.lost + answers.cut).unwrap_or(i64::MAX);

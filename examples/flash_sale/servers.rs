@@ -13,7 +13,7 @@ use crate::options::Options;
 use crate::shop;
 use crate::stock::{Result, Stock};
 
-/// The variable with the place of the stock for a server, as [`Stock::place`] returns it.
+/// The variable that gives a server the place of the stock, as [`Stock::place`] returns it.
 const PLACE: &str = "FLASH_SALE_STOCK";
 
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -50,7 +50,7 @@ impl Servers {
         Ok(servers)
     }
 
-    /// Kills one of the processes with SIGKILL, and starts it again at its address.
+    /// Kills one of the processes with SIGKILL, and restarts it at its address.
     pub(crate) async fn restart(&mut self, number: usize, stock: &Stock) -> Result<()> {
         let (child, address) = (&mut self.children[number], self.addresses[number]);
         child.kill().await?;
@@ -62,7 +62,7 @@ impl Servers {
         &self.addresses
     }
 
-    /// Returns the locks of this process, which acts as an operator if the servers have their own processes.
+    /// Returns the locks of this process. If the servers have their own processes, this process is the operator.
     pub(crate) fn locks(&self) -> &LockManager {
         &self.locks
     }
@@ -73,7 +73,7 @@ impl Servers {
 
     pub(crate) async fn stop(mut self) {
         for child in &mut self.children {
-            // The end of its input stops the server.
+            // A server stops when its input ends.
             drop(child.stdin.take());
             let _ = child.wait().await;
         }
@@ -85,7 +85,8 @@ impl Servers {
 async fn spawn(stock: &Stock, at: SocketAddr) -> Result<(Child, SocketAddr)> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(["--serve", &at.to_string()])
-        // The place is not an argument, because all users of the machine see arguments, and it may contain a password.
+        // The place is passed as a variable, because it may contain a password and every user of the machine sees
+        // arguments.
         .env(PLACE, stock.place())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -100,7 +101,7 @@ async fn manager() -> Result<LockManager> {
     Ok(store::connect().await?.service("flash-sale").build()?)
 }
 
-/// Serves in its own process, until the input ends.
+/// Serves in its own process until the input ends.
 pub(crate) async fn serve(at: SocketAddr) -> Result<()> {
     let place = std::env::var(PLACE)?;
     let (stock, locks) = (Stock::open(&place).await?, manager().await?);

@@ -29,7 +29,7 @@ pub(crate) fn routes(locks: LockManager, stock: Stock) -> std::result::Result<Ro
         .with_state(stock))
 }
 
-/// Serves an order. The lock excludes other orders, and the token excludes an earlier holder.
+/// Serves an order. The lock excludes other orders, and the fencing token excludes earlier holders.
 async fn order(
     State(stock): State<Stock>,
     Path(item): Path<String>,

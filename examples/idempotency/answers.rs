@@ -10,7 +10,7 @@ use lock_core::FencingToken;
 /// The answer to one key.
 #[derive(Clone)]
 pub(crate) struct Answer {
-    /// The body of the request: the same key with another body is a mistake of the client.
+    /// The body of the request. The same key with another body is a mistake of the client.
     pub(crate) request: Bytes,
     pub(crate) status: StatusCode,
     pub(crate) body: Bytes,

@@ -20,8 +20,8 @@
 //! A process that is killed in the middle leaves a payment without an answer. In that case send the bank the same key
 //! again: the bank answers with the result of the first try.
 //!
-//! `payments.rs` has the routes, `answers.rs` the stored answers. The program sends itself such requests, prints the
-//! answers, and exits with status 1 if the card was not charged exactly once for each payment.
+//! `payments.rs` has the routes, `answers.rs` the stored answers. The program sends such requests to its own service
+//! and prints the answers. It exits with status 1 if the card was not charged exactly once for each payment.
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 
 mod answers;
@@ -63,7 +63,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     println!("no key\n  {}", pay(app.clone(), None, "30").await);
     println!("another payment\n  {}", pay(app.clone(), Some("k-2"), "30").await);
 
-    // A server drops the request of a client that disconnects.
+    // When a client disconnects, the server drops its request.
     let asked = card.asked();
     tokio::select! {
         answer = pay(app.clone(), Some("k-3"), "50") => return Err(format!("too early: {answer}").into()),

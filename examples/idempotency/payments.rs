@@ -1,4 +1,4 @@
-//! The route, the lock around it, and the stored answers in between.
+//! The route, the lock around it, and the stored answers between them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,7 +31,7 @@ impl Card {
         self.charges.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until another charge is requested from the bank, which has not made it yet.
+    /// Waits until the bank receives a request for another charge, which is not made yet.
     pub(crate) fn asked(&self) -> impl Future<Output = ()> + use<> {
         let mut asked = self.asked.subscribe();
         async move { drop(asked.changed().await) }
@@ -39,7 +39,7 @@ impl Card {
 
     async fn charge(&self, sum: u32) {
         self.asked.send_replace(());
-        // The bank takes some time, in which the copies of the request arrive.
+        // The bank takes some time. The copies of the request arrive meanwhile.
         tokio::time::sleep(Duration::from_millis(100)).await;
         self.charges.lock().unwrap_or_else(PoisonError::into_inner).push(sum);
     }
@@ -55,7 +55,7 @@ pub(crate) fn routes(
     let one_at_a_time = LockLayer::new(locks)
         .key("payment:<header.x-tenant>:<header.idempotency-key>")
         .ttl(Duration::from_secs(10))
-        // So a client that sends its payment slowly does not hold the lock meanwhile.
+        // With this option, a client that sends its body slowly does not hold the lock meanwhile.
         .after_body(LARGEST_BODY)
         // Without this option, a client that disconnects would drop the payment between the bank and the stored answer,
         // and it would be unknown whether the payment was made.
@@ -68,8 +68,8 @@ pub(crate) fn routes(
     Ok(Router::new().route("/payments", pay).with_state(card))
 }
 
-/// Answers with the stored answer, if there is one. This function runs under the lock, so no other request reads or
-/// writes the answer to this key at the same time.
+/// Returns the stored answer, if there is one. This function runs under the lock, so no other request reads or writes
+/// the answer for this key at the same time.
 async fn replay(
     State(answers): State<Arc<Answers>>,
     FencingToken(token): FencingToken,
@@ -92,8 +92,8 @@ async fn replay(
     keep(&answers, key, token, body, response).await
 }
 
-/// Stores the answer if it is final. After a 5xx it is unknown whether the payment was made: the client may try again,
-/// and the payment must then check this.
+/// Stores the answer if it is final. After a 5xx it is unknown whether the payment was made. The client may retry, and
+/// the payment must then check whether the bank has charged the card.
 async fn keep(
     answers: &Answers,
     key: String,
@@ -111,7 +111,7 @@ async fn keep(
     (status, body).into_response()
 }
 
-/// Returns the key of the stored answer. The layer has refused requests without these headers.
+/// Returns the key of the stored answer. The layer refuses requests without these headers.
 fn name(headers: &HeaderMap) -> String {
     let part = |name| headers.get(name).map(|value| value.as_bytes().escape_ascii().to_string());
     format!("{:?}", (part("x-tenant"), part("idempotency-key")))

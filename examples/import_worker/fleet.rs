@@ -1,4 +1,4 @@
-//! The workers, which are processes, or tasks if the store is in memory; and their crashes.
+//! The workers, and their crashes. A worker is a process, or a task if the store is in memory.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(crate) async fn work_alone(options: &Options, number: i64, place: &str) -> R
     let work = work(options, number, place, locks(options).await?);
     tokio::select! {
         worked = work => worked,
-        // The parent process has ended.
+        // The input of this process ends when its parent process ends.
         () = children::told_to_end() => Ok(()),
     }
 }
@@ -55,7 +55,7 @@ pub(crate) async fn run_tasks(options: &Options, place: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs workers as processes, kills some of them at any time, and starts them again, until all tasks are done.
+/// Runs workers as processes until all tasks are done. Kills some of them at random times, and restarts them.
 pub(crate) async fn run_processes(options: &Options, place: &str, table: &Table) -> Result<()> {
     let start = |number: usize| {
         let number = ["--worker".to_owned(), number.to_string()];
@@ -66,7 +66,7 @@ pub(crate) async fn run_processes(options: &Options, place: &str, table: &Table)
     while crashes < options.crashes && !table.groups().await?.is_empty() {
         tokio::time::sleep(random::between(Duration::ZERO, options.crash_every * 2)).await;
         let number = usize::try_from(random::below(u64::try_from(workers.len())?))?;
-        // The worker may have ended because there is no more work, or with an error, which is reported below.
+        // The worker may have ended because there is no more work, or because of an error, which is reported below.
         if workers[number].has_ended() {
             if workers.iter_mut().all(children::Worker::has_ended) {
                 break;
@@ -75,9 +75,9 @@ pub(crate) async fn run_processes(options: &Options, place: &str, table: &Table)
         }
         let (name, happened) = (name_of(i64::try_from(number)?), clock::now());
         workers.remove(number).kill9().await?;
-        // -1 stands for no group: the worker was killed before it had recorded one.
+        // -1 stands for no group: the worker was killed before it recorded its group.
         let group = table.was_at(&name).await?.unwrap_or(-1);
-        // The worker is started before the death is recorded, because others wait for it.
+        // The restart comes before the record of the death, so that the write does not delay the worker.
         workers.insert(number, start(number)?);
         table.note(&Event { happened, worker: name, event: "killed".to_owned(), group, token: 0 }).await?;
         crashes += 1;

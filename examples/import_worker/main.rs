@@ -21,16 +21,16 @@
 //! `import_*` are made again at the start. Without `DATABASE_URL`, they are in a temporary file.
 //!
 //! One worker at a time works at a group of tasks, and the others wait for its lock. Three rules make sure that every
-//! line is imported once. The line and the checkpoint are written in one transaction, so that a crash leaves both or
-//! none (`table.rs`). Every write compares the fencing token of the lock, so that a worker which was stopped for too
-//! long writes nothing more. And a worker that takes a task first writes its token, and then reads the checkpoint.
+//! line is imported once. First, the line and the checkpoint are written in one transaction, so a crash leaves both or
+//! none (`table.rs`). Second, every write compares the fencing token of the lock, so a worker that was stopped for too
+//! long writes nothing more. Third, a worker that takes a task writes its token before it reads the checkpoint.
 //!
-//! After a crash, no one works at the group until the lease of the dead worker is over: for `--ttl` at most. Then the
-//! first worker that waits resumes at the checkpoint. If other workers died while they waited, each of their places in
-//! the queue can cost up to two seconds more. A worker that is started again finds its group by its name in the table
-//! (`worker.rs`), and waits for the lock like the others.
+//! After a crash, no worker continues the group until the lease of the dead worker expires, which takes at most
+//! `--ttl`. Then the first waiting worker resumes at the checkpoint. If other workers died while they waited, each of
+//! their places in the queue can cost up to two seconds more. A restarted worker finds its group by its name in the
+//! table (`worker.rs`), and waits for the lock like the others.
 //!
-//! It exits with status 1 if a task was not done, or a line was imported twice.
+//! The program exits with status 1 if a task was not done, or a line was imported twice.
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 
 #[path = "../common/mod.rs"]

@@ -1,8 +1,8 @@
-//! The arguments.
+//! The command-line arguments.
 
 use std::time::Duration;
 
-/// The protection of the tasks from two workers.
+/// The protections that keep two workers from doing one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Care {
     /// The lock, and the comparison of its token in every write.
@@ -27,11 +27,11 @@ pub(crate) struct Options {
     pub(crate) care: Care,
     pub(crate) crashes: u64,
     pub(crate) crash_every: Duration,
-    /// A worker stops itself for longer than the ttl, once in this number of lines.
+    /// Each worker stops itself for longer than the ttl, on average once in this number of lines.
     pub(crate) stall_every: Option<u64>,
-    /// For a worker in its own process: its number.
+    /// The number of a worker in its own process.
     pub(crate) worker: Option<i64>,
-    /// All arguments, for such a process.
+    /// All arguments, which are passed on to worker processes.
     pub(crate) arguments: Vec<String>,
 }
 

@@ -6,12 +6,12 @@ use std::fmt;
 use crate::common::clock::{Micros, seconds};
 use crate::table::{Counts, Event};
 
-/// A time in which no line of a group was imported.
+/// A period in which no line of a group was imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Standstill {
     pub(crate) took: Micros,
-    /// The number of workers of the group that were killed in that time, or so shortly before it that they still had a
-    /// place in the queue for its lock.
+    /// The number of killed workers of the group: those killed in the period, and those killed so shortly before it
+    /// that they still had a place in the queue for the lock.
     pub(crate) crashes: usize,
 }
 
@@ -21,7 +21,7 @@ const QUEUE_PLACE_LASTS: Micros = 2_000_000;
 #[derive(Debug)]
 pub(crate) struct Report {
     counts: Counts,
-    /// How often each event happened.
+    /// The number of occurrences of each event.
     events: BTreeMap<String, usize>,
     /// The standstills, the shortest first.
     standstills: Vec<Standstill>,

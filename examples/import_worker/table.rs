@@ -11,12 +11,12 @@ const GROUPS: &str =
     "SELECT DISTINCT task_group FROM import_tasks WHERE checkpoint < total ORDER BY task_group";
 const UNFINISHED: &str =
     "SELECT task FROM import_tasks WHERE task_group = $1 AND checkpoint < total ORDER BY task LIMIT 1";
-/// Takes a task. From then on, earlier workers are refused, so the checkpoint that is read next stays right.
+/// Takes a task. Writes of earlier workers are refused from then on, so the checkpoint that is read next stays current.
 const CLAIM: &str = "UPDATE import_tasks SET fence = $2 WHERE task = $1 AND fence <= $2";
 const CHECKPOINT: &str = "SELECT checkpoint, total FROM import_tasks WHERE task = $1";
 /// Moves the checkpoint, if no later holder of the lock has written.
 const MOVE: &str = "UPDATE import_tasks SET checkpoint = $3 WHERE task = $1 AND fence <= $2";
-/// Moves the checkpoint without the comparison, and so accepts every late holder.
+/// Moves the checkpoint without a comparison of tokens, so late holders can write too.
 const MOVE_CARELESSLY: &str = "UPDATE import_tasks SET checkpoint = $2 WHERE task = $1";
 const IMPORT: &str =
     "INSERT INTO import_lines (task, line, worker, token, happened) VALUES ($1, $2, $3, $4, $5)";
@@ -27,7 +27,7 @@ const NOTE: &str =
     "INSERT INTO import_events (happened, worker, event, task_group, token) VALUES ($1, $2, $3, $4, $5)";
 const EVENTS: &str =
     "SELECT happened, worker, event, task_group, token FROM import_events ORDER BY happened, worker";
-/// Selects the group and the time of each imported line, in the order of time.
+/// Selects the group and the time of each imported line, ordered by time.
 const PROGRESS: &str = "SELECT t.task_group, l.happened FROM import_lines l JOIN import_tasks t ON t.task = l.task \
     ORDER BY l.happened";
 const COUNTS: &str = "SELECT (SELECT count(*) FROM import_tasks), \
@@ -42,7 +42,7 @@ pub(crate) struct Found {
     pub(crate) total: i64,
 }
 
-/// The worker, and its token.
+/// The worker that holds the lock, and its token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Holder<'a> {
     pub(crate) worker: &'a str,
@@ -59,7 +59,7 @@ pub(crate) struct Event {
     pub(crate) token: i64,
 }
 
-/// The number of lines, and the number of imported ones.
+/// The number of lines to import, and the number of imported lines.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) tasks: i64,
@@ -84,7 +84,7 @@ impl Table {
         &self.0
     }
 
-    /// Makes the tables and empties them, with `tasks` tasks of `lines` lines in each of `groups` groups.
+    /// Creates the tables or empties them. There are `groups` groups, each with `tasks` tasks of `lines` lines.
     pub(crate) async fn make(&self, groups: i64, tasks: i64, lines: i64) -> Result<()> {
         self.0.script(MAKE).await?;
         for task in 0..groups * tasks {
@@ -103,7 +103,7 @@ impl Table {
         Ok(self.0.rows(UNFINISHED, &[group.into()]).await?.first().map(|row| row.number(0)))
     }
 
-    /// Takes a task, and returns its progress, or `None` if a later holder has it.
+    /// Takes a task, and returns its progress, or `None` if a later holder has taken the task.
     pub(crate) async fn claim(&self, task: i64, token: i64) -> Result<Option<Found>> {
         if self.0.change(CLAIM, &[task.into(), token.into()]).await? == 0 {
             return Ok(None);
@@ -112,7 +112,8 @@ impl Table {
         Ok(rows.first().map(|row| Found { checkpoint: row.number(0), total: row.number(1) }))
     }
 
-    /// Imports a line and moves the checkpoint to it, both or none. Returns `false` if a later holder has the task.
+    /// Imports a line and moves the checkpoint to it, in one transaction. Returns `false` if a later holder has the
+    /// task.
     pub(crate) async fn import(
         &self,
         task: i64,
@@ -163,7 +164,7 @@ impl Table {
         Ok(rows.iter().map(event).collect())
     }
 
-    /// Returns the group and the time of each line that was imported, in the order of time.
+    /// Returns the group and the time of each imported line, ordered by time.
     pub(crate) async fn progress(&self) -> Result<Vec<(i64, Micros)>> {
         Ok(self.0.rows(PROGRESS, &[]).await?.iter().map(|row| (row.number(0), row.number(1))).collect())
     }

@@ -32,7 +32,7 @@ impl Worker {
             }
             match self.request(group).run_with(|lease| self.under_lock(group, lease)).await {
                 Ok(result) => result?,
-                // Another worker continues at the checkpoint, and this one requests the lock again.
+                // Another worker continues at the checkpoint, and this worker requests the lock again.
                 Err(error) if error.is_lost() => self.note("lost", group, 0).await?,
                 Err(error) => return Err(error.into()),
             }
@@ -40,14 +40,15 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns the request for the lock of a group. It waits without polling: the store notifies it.
+    /// Returns the request for the lock of a group. The request waits without polling, because the store notifies the
+    /// waiter.
     fn request(&self, group: i64) -> LockRequest {
         let request = self.locks.lock(format!("import:{group}")).ttl(self.options.ttl);
         request.strategy(strategy::wait()).fencing(true).label(self.name.clone())
     }
 
-    /// Returns the group to work at: the last group of this worker, else the next unfinished group, from a start that
-    /// depends on the number of the worker.
+    /// Returns the group to work at: the last group of this worker, or else an unfinished group. The number of the
+    /// worker decides where the search for an unfinished group begins.
     async fn next_group(&self) -> Result<Option<i64>> {
         let groups = self.table.groups().await?;
         let before = self.table.was_at(&self.name).await?.filter(|group| groups.contains(group));
@@ -69,7 +70,7 @@ impl Worker {
         self.note("taken", group, token).await?;
         let holder = Holder { worker: &self.name, token };
         for line in found.checkpoint + 1..=found.total {
-            // This stands for the work at the line.
+            // This sleep stands for the work at the line.
             tokio::time::sleep(self.options.line).await;
             self.stall();
             let compare = self.options.care == Care::Full;
@@ -80,7 +81,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Sometimes stops this process for longer than its lease, between two instructions, when no lock can help.
+    /// Sometimes stops this process for longer than its lease. Only the comparison of tokens protects the task then.
     fn stall(&self) {
         let Some(every) = self.options.stall_every else { return };
         if random::below(every) == 0 {
@@ -94,5 +95,5 @@ impl Worker {
     }
 }
 
-/// The longest time for the release of a lock at the end.
+/// The longest time that the release of a lock at the end may take.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);

@@ -53,7 +53,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let shop = Arc::new(Shop::new(STOCK));
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
-    // The backlog has room for all connections at once. With the usual 128, the others would wait for a second.
+    // The backlog has room for all connections at once. With the usual 128, the other clients would wait for a second.
     let listener = socket.listen(1024)?;
     let address = listener.local_addr()?;
     let app =
@@ -92,10 +92,10 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(if report::is_good(&locked, &jobs, STOCK) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns the page that shows the locks. Everyone on this machine may view it, and take a lock from its holder. A real
-/// service checks the person.
+/// Returns the page that shows the locks. Everyone on this machine may view the page, and release a lock by force. A
+/// real service checks the user.
 fn console(locks: &LockManager, address: SocketAddr) -> Router {
-    // An attacker may point a host name at this machine. A page under that name must not use the console.
+    // An attacker may point a host name at this machine. A page under that name must not be able to use the console.
     let own = [address.to_string(), format!("localhost:{}", address.port())];
     let is_own = move |host: &HeaderValue| own.iter().any(|own| host == own.as_str());
     let viewers = Viewers::only(move |request| request.headers.get(HOST).is_some_and(&is_own));
@@ -130,7 +130,7 @@ async fn jobs(address: SocketAddr) -> Vec<client::Answer> {
     runs.join_all().await
 }
 
-/// Shows the progress. On a terminal this is one line that changes, elsewhere a line for each fifth of the orders.
+/// Prints the progress. A terminal shows one line that changes. Other outputs get a line for each fifth of the orders.
 fn progress(name: &str, answered: u32) {
     let fifth = answered.is_multiple_of(ORDERS / 5);
     if std::io::stdout().is_terminal() {

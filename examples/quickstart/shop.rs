@@ -96,7 +96,7 @@ impl IntoResponse for OrderError {
 }
 
 pub(crate) fn routes(shop: Arc<Shop>, locks: LockManager) -> Result<Router, LockError> {
-    // One order at a time for each person: the second request of a double click gets 409.
+    // The service serves one order at a time for each person, so the second request of a double click gets 409.
     let double_click = LockLayer::new(locks).key("cart:<person>").ttl(Duration::from_secs(5)).check()?;
     Ok(Router::new()
         .route("/orders/{item}/{person}", post(order).route_layer(double_click))
@@ -126,7 +126,7 @@ fn asked_now() -> Instant {
     Instant::now()
 }
 
-/// Serves the same order without the lock, to show the difference.
+/// Serves the same order without the lock, for comparison.
 async fn order_unlocked(State(shop): State<Arc<Shop>>) -> Result<&'static str, OrderError> {
     shop.sell_one().await?;
     Ok("yours")

@@ -1,4 +1,4 @@
-//! The schedulers, which are processes, or tasks if the store is in memory; and their crashes and pauses.
+//! The schedulers, their crashes and their pauses. A scheduler is a process, or a task if the store is in memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +75,7 @@ pub(crate) async fn run_tasks(options: &Options, place: &str) -> Result<()> {
     Ok(())
 }
 
-/// Schedulers in separate processes.
+/// The schedulers in separate processes.
 pub(crate) struct Processes<'a> {
     options: &'a Options,
     table: &'a Table,
@@ -90,10 +90,10 @@ impl<'a> Processes<'a> {
         Ok(Self { options, table, place, workers: workers.collect::<Result<_>>()?, kills: 0 })
     }
 
-    /// Runs the schedulers for the time of the options, and kills and pauses them as the options say.
+    /// Runs the schedulers for the time of the options. Kills and pauses them as often as the options say.
     pub(crate) async fn run(mut self) -> Result<()> {
         let (mut kill, mut pause) = (every(self.options.kill_every), every(self.options.pause_every));
-        // The first tick of an interval comes at once, so it is skipped.
+        // The first tick of an interval is immediate, so it is skipped.
         tokio::join!(kill.tick(), pause.tick());
         let over = tokio::time::sleep(self.options.time);
         tokio::pin!(over);
@@ -120,8 +120,8 @@ impl<'a> Processes<'a> {
         Ok(())
     }
 
-    /// Waits until the last run is finished, for ten seconds at most: a run that a kill or the loss of the lock has
-    /// interrupted continues elsewhere.
+    /// Waits until the last run is finished, for at most ten seconds. If a kill or the loss of the lock interrupted the
+    /// run, another scheduler continues it.
     async fn last_run_is_finished(&self) -> Result<()> {
         for _ in 0..1_000 {
             if self.table.last_run().await?.is_none_or(|run| run.outcome == "finished") {
@@ -146,13 +146,13 @@ impl<'a> Processes<'a> {
         }
     }
 
-    /// Kills the worker that runs the job, and starts another in its place.
+    /// Kills the worker that runs the job, and starts another worker in its place.
     async fn kill(&mut self, holder: Holder) -> Result<()> {
-        // The kill comes at a random time of the run, which takes at least half of the estimate, but after the worker
-        // has recorded its grant.
+        // The kill happens at a random time of the run, which takes at least half of the estimate. The worker has
+        // recorded its grant before that time.
         let (shortest, longest) = (Duration::from_millis(20), self.options.plan().estimate / 2);
         tokio::time::sleep(random::between(shortest, longest)).await;
-        // The wait has a limit, because the line about the grant may be lost if the database failed for a moment.
+        // The wait has a limit, because the record of the grant may be lost if the database failed for a moment.
         for _ in 0..200 {
             if self.table.is_granted(holder.fence).await? {
                 break;
@@ -163,7 +163,7 @@ impl<'a> Processes<'a> {
         let killed = std::mem::replace(&mut self.workers[holder.number], next);
         let happened = clock::now();
         killed.kill9().await?;
-        // The run may have finished just before.
+        // The run may have finished just before the kill.
         let run = self.table.run(holder.fence).await?;
         let in_the_middle = run.is_some_and(|run| run.outcome == "running");
         self.kills += u64::from(in_the_middle);
@@ -198,7 +198,7 @@ fn every(time: Option<Duration>) -> Interval {
     interval
 }
 
-/// Returns the end of a process's name, so that two processes with one number have different names.
+/// Returns the suffix of a process's name. With it, two processes with one number have different names.
 fn suffix(id: u32) -> String {
     format!("/{id}")
 }

@@ -1,4 +1,4 @@
-//! Tests four hours with a clock that moves forward whenever all schedulers wait. They take some seconds.
+//! Runs four hours of schedules in some seconds. The clock moves forward whenever all schedulers wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 /// The first tick.
 const FIRST: i64 = 1_000;
-/// The time by which the clock of each scheduler is ahead.
+/// How far the clock of each scheduler is ahead.
 const AHEAD: [Micros; 3] = [0, 2_000_000, -2_000_000];
 
-/// A plan whose ttl is 12 s, and whose job takes much longer.
+/// Returns a plan whose ttl is 12 s, and whose job takes much longer.
 fn plan(every: Duration, takes: impl Fn(i64) -> Duration + Send + Sync + 'static) -> Plan {
     Plan {
         every,
@@ -51,7 +51,7 @@ async fn four_hours(test: &str, plan: &Plan, key: impl Fn(usize) -> String) -> (
         let clock = Arc::new(move || start + ahead + micros(began.elapsed()));
         let scheduler = Scheduler { name, key: key(number), locks: locks.clone(), table, plan, clock };
         tasks.spawn(async move {
-            // The schedulers stop before any of their clocks reaches the tick after the last one.
+            // The schedulers stop before any of their clocks reaches the first tick beyond the four hours.
             scheduler.serve(tokio::time::sleep(HOUR * 4 - MINUTE / 4)).await.expect("a database");
             locks.shutdown(Duration::from_secs(2)).await;
             journal.await.expect("it ends with the manager");
@@ -59,7 +59,7 @@ async fn four_hours(test: &str, plan: &Plan, key: impl Fn(usize) -> String) -> (
     }
     tasks.join_all().await;
     let mut runs = table.runs().await.expect("the runs");
-    // The times are converted to the one clock of the test.
+    // These lines convert the times of all schedulers to the one clock of the test.
     for run in &mut runs {
         let ahead = ahead(run);
         (run.started, run.seen) = (run.started - ahead, run.seen - ahead);
@@ -67,7 +67,7 @@ async fn four_hours(test: &str, plan: &Plan, key: impl Fn(usize) -> String) -> (
     (runs, table.events().await.expect("the events"))
 }
 
-/// Returns by how much the clock of the worker of a run is ahead.
+/// Returns how far the clock of the worker of a run is ahead.
 fn ahead(run: &Run) -> Micros {
     let number = run.worker.strip_prefix("scheduler-").and_then(|number| number.parse::<usize>().ok());
     AHEAD[number.expect("a worker has a number")]
@@ -94,8 +94,8 @@ async fn a_job_of_hours_keeps_its_lock_and_the_others_skip() {
     assert_eq!(overlaps(&runs), 0, "{runs:?}");
     let run = runs.iter().find(|run| run.tick == long).expect("it ran");
     assert!(run.seen - run.started >= micros(hours), "{run:?}");
-    // The next tick is the one that is due at the end of the run, by the clock of its scheduler, or the one after that.
-    // Ticks in between are skipped.
+    // The next run is for the tick that is due at the end of this run, by the clock of the next scheduler, or for the
+    // tick after it. Ticks in between are skipped.
     let ticks: Vec<i64> = runs.iter().map(|run| run.tick).collect();
     let (after, due) = (ticks[6], (run.seen + ahead(&runs[6])) / micros(MINUTE));
     assert_eq!(&ticks[..6], (FIRST..=long).collect::<Vec<_>>());
@@ -106,19 +106,19 @@ async fn a_job_of_hours_keeps_its_lock_and_the_others_skip() {
         let skipped = events.iter().filter(|event| event.worker == other && event.event == "skipped").count();
         assert!(skipped > 1_500, "{other} skipped {skipped} times");
     }
-    // A lock that is held for more than an hour is reported, once.
+    // A lock that is held for more than an hour is reported once.
     assert_eq!(events.iter().filter(|event| event.event == "held long").count(), 1);
     let usual = ["granted", "released", "skipped", "held long"];
     let unusual: Vec<_> = events.iter().filter(|event| !usual.contains(&event.event.as_str())).collect();
     assert!(unusual.is_empty(), "{unusual:?}");
 }
 
-/// The negative control: each scheduler has its own lock.
+/// This is the negative control: each scheduler has its own lock.
 #[tokio::test(start_paused = true)]
 async fn without_a_common_lock_they_run_at_once() {
     let plan = plan(MINUTE, |_| Duration::from_secs(30));
     let (runs, _) = four_hours("scheduler-careless", &plan, |number| format!("{JOB}:{number}")).await;
     assert!(overlaps(&runs) > 100, "{runs:?}");
-    // The comparison of the tokens has found such runs.
+    // The comparison of the tokens has refused some runs.
     assert!(runs.iter().any(|run| run.outcome == "REFUSED"), "{runs:?}");
 }

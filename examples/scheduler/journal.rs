@@ -12,7 +12,7 @@ pub(crate) async fn write(mut events: LockEvents, worker: String, table: Table) 
         let (name, token, detail) = describe(&event);
         let event =
             Event { happened: clock::now(), worker: worker.clone(), event: name.to_owned(), token, detail };
-        // If the database fails for a moment, a line is lost, but no lock.
+        // If the database fails for a moment, a line of the journal is lost. The locks are not affected.
         let _ = table.note(&event).await;
     }
 }

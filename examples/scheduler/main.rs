@@ -1,4 +1,4 @@
-//! Several machines could run a job at each tick, and one of them does.
+//! Several schedulers could run a job at each tick, and one of them runs it.
 //!
 //! ```sh
 //! cargo run -p lock-examples --features databases --example scheduler

@@ -1,4 +1,4 @@
-//! The arguments.
+//! The command-line arguments.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::scheduler::Plan;
 /// The options of one run of the program.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// How long the program runs.
+    /// The time for which the program runs.
     pub(crate) time: Duration,
     pub(crate) processes: usize,
     every: Duration,
@@ -17,14 +17,14 @@ pub(crate) struct Options {
     look: Duration,
     min_hold: Duration,
     pub(crate) kill_every: Option<Duration>,
-    /// The number of kills of a holder after which the program ends.
+    /// The number of killed holders after which the program ends.
     pub(crate) kills: Option<u64>,
     pub(crate) pause_every: Option<Duration>,
-    /// Whether each scheduler has its own lock, which excludes no other.
+    /// Whether each scheduler has its own lock, so that the lock excludes no other scheduler.
     pub(crate) careless: bool,
-    /// For a scheduler in its own process: its name.
+    /// The name of a scheduler in its own process.
     pub(crate) worker: Option<String>,
-    /// All arguments, for such a process.
+    /// All arguments, which are passed on to scheduler processes.
     pub(crate) arguments: Vec<String>,
 }
 

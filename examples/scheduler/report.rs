@@ -6,16 +6,17 @@ use std::fmt;
 use crate::common::clock::{Micros, seconds};
 use crate::table::{Event, Run};
 
-/// A run that did not finish, and the next run.
+/// A run that did not finish, and the run after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failover {
     /// The token of the run that did not finish.
     pub(crate) from: i64,
     /// The token of the next run, or `None` if there was no next run.
     pub(crate) to: Option<i64>,
-    /// The time from the death, or from the last sign of life, to the next run.
+    /// The time until the next run, counted from the death of the worker or from its last sign of life.
     pub(crate) took: Micros,
-    /// Whether the process of the first run was killed. If not, it was stopped for too long, or cut off from the store.
+    /// Whether the process of the first run was killed. Otherwise it was stopped for too long, or cut off from the
+    /// store.
     pub(crate) killed: bool,
 }
 
@@ -32,8 +33,8 @@ impl Report {
         Self { runs, events, failovers }
     }
 
-    /// Returns whether no two runs overlapped, no holder was refused, no tick was finished twice, and another run
-    /// followed each run that did not finish.
+    /// Returns whether the locks worked: no two runs overlapped, no holder was refused, and no tick was finished twice.
+    /// Also, another run followed each run that did not finish.
     pub(crate) fn is_good(&self) -> bool {
         overlaps(&self.runs) == 0
             && self.runs.iter().all(|run| run.outcome != "REFUSED")

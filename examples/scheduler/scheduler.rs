@@ -21,11 +21,11 @@ pub(crate) struct Plan {
     pub(crate) every: Duration,
     /// How long the job usually takes.
     pub(crate) estimate: Duration,
-    /// How long the job takes for a tick.
+    /// The duration of the job at each tick.
     pub(crate) takes: Arc<dyn Fn(i64) -> Duration + Send + Sync>,
     /// The time between two writes of the job.
     pub(crate) step: Duration,
-    /// The pause between two checks of the table. A failover takes longer by this pause.
+    /// The longest pause between two checks of the table. A failover takes longer by this pause.
     pub(crate) look: Duration,
     /// The shortest time for which the key stays locked, so that a scheduler whose clock is late does not run the job
     /// again.
@@ -60,16 +60,17 @@ pub(crate) struct Scheduler {
     pub(crate) locks: LockManager,
     pub(crate) table: Table,
     pub(crate) plan: Plan,
-    /// The time, by the clock of this machine.
+    /// Returns the time, by the clock of this machine.
     pub(crate) clock: Arc<dyn Fn() -> Micros + Send + Sync>,
 }
 
 impl Scheduler {
-    /// Checks the table and runs the job until `stop` is ready. A run that is then under way is finished first.
+    /// Checks the table and runs the job until `stop` is ready. A run that is under way at that moment is finished
+    /// first.
     pub(crate) async fn serve(&self, stop: impl Future<Output = ()>) -> Result<()> {
         tokio::pin!(stop);
         loop {
-            // The pause is random, so that the schedulers do not all ask at the same moment.
+            // The pause is random, so that the schedulers do not all check at the same moment.
             let pause = random::between(self.plan.look / 2, self.plan.look);
             tokio::select! {
                 () = &mut stop => return Ok(()),
@@ -78,7 +79,7 @@ impl Scheduler {
         }
     }
 
-    /// Runs the job if it is due, not done, and not run by another scheduler.
+    /// Runs the job if it is due and not done, and no other scheduler is running it.
     async fn look(&self) -> Result<()> {
         let tick = self.plan.due((self.clock)());
         if self.table.done().await? >= tick {
@@ -96,7 +97,8 @@ impl Scheduler {
             Ok(result) => result,
             Err(error) if error.is_skipped() => Ok(()),
             Err(error) if error.is_lost() => self.table.lost(&self.name).await,
-            // The store does not answer, or has no majority. The events report this, and the next check asks again.
+            // The store does not answer, or has no majority. The events report this failure, and the next check tries
+            // again.
             Err(error) if error.is_temporary() => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -107,7 +109,7 @@ impl Scheduler {
         let (fence, now) = (lease.fencing_token().await?.get_i64(), (self.clock)());
         let (worker, outcome) = (self.name.clone(), "running".to_owned());
         let run = Run { fence, tick, worker, started: now, seen: now, outcome };
-        // Another scheduler may have finished since the check of the table.
+        // Another scheduler may have finished this tick since the check of the table.
         if !self.table.begin(&run).await? {
             return Ok(());
         }
@@ -121,7 +123,7 @@ impl Scheduler {
             let may =
                 if last { self.table.finish(&run, now).await? } else { self.table.step(&run, now).await? };
             if !may {
-                // This process was stopped between two instructions, and is late; or the lock has failed.
+                // The process was stopped between two instructions and is late, or the lock has failed.
                 let outcome = if lease.is_held() { "REFUSED" } else { "late" };
                 return self.table.refused(&run, now, outcome).await;
             }

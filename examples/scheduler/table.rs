@@ -10,14 +10,14 @@ const DONE: &str = "SELECT done FROM scheduler_jobs WHERE job = $1";
 const BEGIN: &str = "UPDATE scheduler_jobs SET fence = $2 WHERE job = $1 AND fence < $2 AND done < $3";
 const STEP: &str = "UPDATE scheduler_jobs SET steps = steps + 1 WHERE job = $1 AND fence = $2";
 const FINISH: &str = "UPDATE scheduler_jobs SET done = $3 WHERE job = $1 AND fence = $2 AND done < $3";
-/// Marks earlier runs as abandoned. The next scheduler executes this.
+/// Marks earlier runs as abandoned. The next scheduler executes this statement.
 const ABANDON: &str =
     "UPDATE scheduler_runs SET outcome = 'abandoned' WHERE job = $1 AND fence < $2 AND outcome = 'running'";
 const NOTE: &str = "INSERT INTO scheduler_runs (job, fence, tick, worker, started, seen, outcome) \
     VALUES ($1, $2, $3, $4, $5, $6, 'running')";
 const SEEN: &str = "UPDATE scheduler_runs SET seen = $3 WHERE job = $1 AND fence = $2";
 const END: &str = "UPDATE scheduler_runs SET seen = $3, outcome = $4 WHERE job = $1 AND fence = $2";
-/// Marks a run as lost after its body was dropped. The time of its last step is recorded already.
+/// Marks a run as lost after its body was dropped. The time of its last step is already recorded.
 const LOST: &str = "UPDATE scheduler_runs SET outcome = 'lost' \
     WHERE job = $1 AND worker = $2 AND outcome IN ('running', 'abandoned')";
 const RUNS: &str =
@@ -39,7 +39,7 @@ pub(crate) struct Run {
     pub(crate) tick: i64,
     pub(crate) worker: String,
     pub(crate) started: Micros,
-    /// The time of its last step.
+    /// The time of the last step.
     pub(crate) seen: Micros,
     pub(crate) outcome: String,
 }
@@ -74,7 +74,7 @@ impl Table {
         self.job.as_str().into()
     }
 
-    /// Makes the tables and empties them. Ticks up to `done` are over.
+    /// Creates the tables or empties them. Ticks up to `done` count as done.
     pub(crate) async fn make(&self, done: i64) -> Result<()> {
         self.database.script(MAKE).await?;
         self.database.change(ADD, &[self.job(), done.into()]).await.map(drop)
@@ -86,7 +86,7 @@ impl Table {
         Ok(rows.first().ok_or("the job is not in the table")?.number(0))
     }
 
-    /// Records that `run` begins. Returns whether it may begin: the tick is not done, and no later holder has written.
+    /// Records that `run` begins. Returns `false` if the tick is done already, or a later holder has written.
     pub(crate) async fn begin(&self, run: &Run) -> Result<bool> {
         let job = || self.job();
         let begin = [job(), run.fence.into(), run.tick.into()];
@@ -116,7 +116,7 @@ impl Table {
         self.database.all_if_first(&[(FINISH, &finish[..]), (END, &end[..])]).await
     }
 
-    /// Records that one of the statements above has refused a run.
+    /// Records that one of the statements above refused a run.
     pub(crate) async fn refused(&self, run: &Run, now: Micros, outcome: &str) -> Result<()> {
         let end = [self.job(), run.fence.into(), now.into(), outcome.into()];
         self.database.change(END, &end).await.map(drop)

@@ -1,7 +1,7 @@
-//! The messages of the compiler about a layer that cannot be mounted, and about an invalid key.
+//! The compiler messages for a layer that cannot be mounted, and for an invalid key.
 //!
-//! The compiler's own words change with its version; the expected files are those of Rust 1.95. `TRYBUILD=overwrite
-//! cargo test -p lock-axum --test ui` regenerates them. Read the difference before you commit it.
+//! The expected files contain messages of Rust 1.95, because the compiler's own words change with its version.
+//! `TRYBUILD=overwrite cargo test -p lock-axum --test ui` regenerates them. Read the difference before you commit it.
 #![cfg(feature = "axum")]
 
 #[test]

@@ -1,12 +1,14 @@
-//! The messages of the compiler: each error of the attribute is at the token that causes it, and correct code has none.
+//! The compiler messages. Each error of the attribute points at the token that causes it, and correct code has no
+//! error.
 //!
-//! The compiler's own words change with its version; the expected files are those of Rust 1.95.
+//! The expected files contain messages of Rust 1.95, because the compiler's own words change with its version.
 //! `TRYBUILD=overwrite cargo test -p lock-macros --test ui` regenerates them. Read the difference before you commit it.
 
-/// The files in `clean` are correct, except for a name at their end. The message about the name is the only one.
+/// The files in `clean` are correct, except for an unknown name at their end. The message about this name is the only
+/// one.
 ///
-/// They could be cases that pass. But one of those makes trybuild build the dependencies, and each case on its own, instead
-/// of checking all of them at once.
+/// The files could also be cases that pass. But a case that passes makes trybuild build the dependencies and check each
+/// case separately, instead of all cases at once.
 #[test]
 fn messages() {
     let cases = trybuild::TestCases::new();

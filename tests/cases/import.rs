@@ -1,4 +1,4 @@
-//! The example `import_worker`, whose workers are killed, by what its tables say.
+//! Checks the example `import_worker` by its tables, while its workers are killed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use super::rows;
 
 pub(crate) const IMPORT: &str = env!("CARGO_BIN_EXE_import_worker");
 
-/// How long a dead process keeps its place in a queue, at most.
+/// The longest time for which a dead process keeps its place in a queue.
 const PLACE: Duration = Duration::from_secs(2);
-/// Times are microseconds since the Unix epoch.
+/// An imported line. Times are microseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     group: i64,
@@ -21,7 +21,7 @@ struct Line {
 
 /// The contents of the tables at the end.
 pub(crate) struct Tables {
-    /// In the order of time.
+    /// The imported lines, ordered by time.
     lines: Vec<Line>,
     /// The group and the time of each crash.
     kills: Vec<(i64, i64)>,
@@ -54,7 +54,7 @@ impl Tables {
         self.kills.len()
     }
 
-    /// Checks that every task is done, that each of its lines was imported once and in order, and that the tokens grew.
+    /// Checks that every task is done, that each line was imported once and in order, and that the tokens grew.
     pub(crate) fn check_once(&self) -> Result<(), String> {
         if self.unfinished > 0 {
             return Err(format!("{} tasks are not done", self.unfinished));
@@ -66,7 +66,7 @@ impl Tables {
         {
             return Err(format!("a line was imported twice: {pair:?}"));
         }
-        // The lines are in their order now.
+        // The lines are sorted by number now.
         let out_of_order = |pair: &&[Line]| {
             pair[0].task == pair[1].task
                 && (pair[0].token > pair[1].token || pair[0].line + 1 != pair[1].line)
@@ -92,7 +92,7 @@ impl Tables {
         }
     }
 
-    /// Returns the times between two lines of a group that were imported one after the other.
+    /// Returns the times between two successive lines of a group.
     fn pauses(&self) -> Vec<Pause> {
         let mut before = BTreeMap::new();
         let pause = |line: &Line| {
@@ -103,7 +103,7 @@ impl Tables {
     }
 }
 
-/// A time in which nothing was imported in a group.
+/// A period in which no line of a group was imported.
 #[derive(Clone, Copy, Debug)]
 struct Pause {
     group: i64,

@@ -1,5 +1,4 @@
-//! Examples that are started as a reader would start them, and judged by their tables. The tests of several stores
-//! include this module.
+//! Starts examples as a reader would, and checks their tables. The tests of several stores include this module.
 #![allow(dead_code, reason = "each store uses its part")]
 
 pub(crate) mod import;
@@ -11,10 +10,10 @@ use std::time::Duration;
 use lock_tests::{Worker, wait_until};
 use rusqlite::{Connection, Row};
 
-/// How long a program may take on a busy machine.
+/// The longest time that a program may take on a busy machine.
 const LONGEST: Duration = Duration::from_secs(240);
 
-/// A program that runs.
+/// A running program.
 pub(crate) struct Program(Worker);
 
 impl Program {
@@ -27,7 +26,7 @@ impl Program {
         self.0.process().exited().is_some()
     }
 
-    /// Waits until it ends. Returns how, and what it printed.
+    /// Waits until the program ends. Returns its exit status and its output.
     pub(crate) async fn ended(mut self) -> (ExitStatus, String) {
         let mut status = None;
         wait_until("the program ends", LONGEST, async || {
@@ -54,7 +53,7 @@ pub(crate) fn rows<T>(
     connection.prepare(sql)?.query_map([], read)?.collect()
 }
 
-/// Returns the number that a query finds, 0 as long as the tables are not there.
+/// Returns the number that a query finds, or 0 while the tables do not exist.
 pub(crate) fn number(file: &str, sql: &str) -> i64 {
     rows(file, sql, |row| row.get(0)).ok().and_then(|rows| rows.first().copied()).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! The example `scheduler`, whose holders are killed, by what its tables say.
+//! Checks the example `scheduler` by its tables, while its holders are killed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -51,8 +51,8 @@ impl Tables {
         Self { runs: runs.expect("the runs"), events: events.expect("the events") }
     }
 
-    /// Checks that no two ran at once, that each had a larger token than the runs before it, and that the table refused
-    /// no holder of the lock.
+    /// Checks that no two runs overlapped, that each run had a larger token than the runs before it, and that the table
+    /// refused no holder of the lock.
     pub(crate) fn check_history(&self) -> Result<(), String> {
         if let Some(refused) = self.runs.iter().find(|run| run.outcome == "REFUSED") {
             return Err(format!("the table refused one that held the lock: {refused:?}"));
@@ -82,7 +82,7 @@ impl Tables {
         }
     }
 
-    /// Checks that the table has every state of every run.
+    /// Checks that the table contains every state of every run.
     pub(crate) fn check_states(&self) {
         let told = |event: &str, run: &Run| {
             self.events
@@ -107,14 +107,14 @@ impl Tables {
         assert!(self.events.iter().any(|event| event.event == "skipped"), "nobody came too late");
     }
 
-    /// Returns the kills in the middle of a run. Others came just after it.
+    /// Returns the kills in the middle of a run. Other kills happened just after a run.
     fn kills(&self) -> impl Iterator<Item = &Event> {
         self.events
             .iter()
             .filter(|event| event.event == "killed" && event.detail.starts_with("in the middle"))
     }
 
-    /// Returns how long it took after each kill in the middle of a run until the next run began.
+    /// Returns the time from each kill in the middle of a run to the start of the next run.
     pub(crate) fn failovers(&self) -> Vec<Duration> {
         let took = self.kills().map(|kill| {
             let next = self.runs.iter().find(|run| run.fence > kill.token);

@@ -1,4 +1,4 @@
-//! The store is away, or the service is.
+//! The page while the store or the service does not respond.
 
 use std::sync::atomic::Ordering;
 
@@ -23,10 +23,10 @@ async fn a_store_that_is_away_is_told_and_comes_back() {
     server.kill9();
     browser.status("could not be listed").await;
     browser.status("the locks are those of").await;
-    // What was known last stays, marked as what it is.
+    // The last known list stays, marked as old.
     browser.row("order:7").await;
     browser.picture("away").await;
-    // A console that has never seen the store does not say that nothing is held.
+    // A console that has never reached the store does not claim that no lock is held.
     browser.go(&below_locks(read_only(&locks)).await).await;
     browser.status("could not be listed").await;
     for view in ["held", "waiting"] {
@@ -43,7 +43,7 @@ async fn a_store_that_is_away_is_told_and_comes_back() {
     browser.close().await;
 }
 
-/// The next process counts its events from 0 again.
+/// The next process numbers its events from 0 again.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_history_of_the_next_process_is_its_own() {
     let (locks, next) = (lock_core::LockManager::in_memory(), lock_core::LockManager::in_memory());
@@ -56,7 +56,7 @@ async fn the_history_of_the_next_process_is_its_own() {
     browser.until("the event of the first process", first, [json!("order:one")]).await;
     runtime.shutdown_background();
     browser.status("connection lost").await;
-    // Its journal has as many events when the page comes back.
+    // The journal of the next process has as many events when the page reconnects.
     let app = nested("/locks", read_only(&next));
     let state = Request::get("/locks/api/state").body(Body::empty()).expect("a request");
     assert_eq!(app.clone().oneshot(state).await.expect("an answer").status(), StatusCode::OK);
@@ -69,7 +69,7 @@ async fn the_history_of_the_next_process_is_its_own() {
     browser.close_after(usize::MAX, "net::ERR").await;
 }
 
-/// A phone in a tunnel: nothing arrives, and there is no error either.
+/// The connection behaves like that of a phone in a tunnel: nothing arrives, and no error is reported.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_hangs_is_not_live() {
     let locks = lock_core::LockManager::in_memory();
@@ -90,14 +90,14 @@ async fn a_connection_that_hangs_is_not_live() {
     browser.close().await;
 }
 
-/// Lets the page believe that its tab is in the background, or in front again.
+/// Makes the page believe that its tab is in the background, or in front again.
 async fn hidden(browser: &Browser, is_hidden: bool) {
     let change = "Object.defineProperty(document, 'hidden', { value: arguments[0], configurable: true });
                   document.dispatchEvent(new Event('visibilitychange'))";
     browser.js(change, [json!(is_hidden)]).await;
 }
 
-/// A store whose list takes long: the page says how old it is.
+/// If the store takes long to list its locks, the page shows the age of the list.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_list_has_its_time() {
     let browser = Browser::open(&below_locks(read_only(&lock_core::LockManager::in_memory())).await).await;
@@ -107,7 +107,7 @@ async fn an_old_list_has_its_time() {
     for (age_ms, has_time) in [(0, false), (1_500, false), (2_500, true)] {
         assert_eq!(browser.js(shown, [json!(age_ms)]).await, has_time, "{age_ms}");
     }
-    // A store that cannot list.
+    // This store cannot list.
     browser.view("waiting").await;
     let note = "show({ ...latest, total: null, waiting: null, seen_ms: null, unlisted: true });
                 return document.querySelector('#note-waiting').textContent";

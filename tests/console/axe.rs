@@ -1,18 +1,18 @@
-//! What axe-core, the judge of pages by the rules for accessibility, says about the page.
+//! Runs axe-core, which checks a page against the rules for accessibility.
 
 use lock_core::LockManager;
 
 use crate::browser::{Browser, target};
 use crate::site::{below_locks, read_only};
 
-/// The rules of the standard, and those of good practice: labels, contrast, order of headings and of the focus.
+/// The rules of the standard and of good practice: labels, contrast, and the order of headings and of the focus.
 const JUDGE: &str = "const done = arguments[arguments.length - 1];
     axe.run(document, { resultTypes: ['violations', 'incomplete'] }).then(
         found => done([...found.violations, ...found.incomplete].flatMap(rule => rule.nodes.slice(0, 3).map(node =>
             `${rule.id}: ${node.html.slice(0, 200)}: ${(node.failureSummary || '').replaceAll('\\n', ' ')}`))),
         error => done([String(error)]));";
 
-/// Checks that it finds nothing wrong, and nothing that it cannot decide.
+/// Checks that axe-core finds no violation, and no rule that it cannot decide.
 pub(crate) async fn finds_nothing(browser: &Browser, what: &str) {
     let found = findings(browser).await;
     assert!(found.is_empty(), "{what}:\n  {}", found.join("\n  "));
@@ -20,7 +20,7 @@ pub(crate) async fn finds_nothing(browser: &Browser, what: &str) {
 
 async fn findings(browser: &Browser) -> Vec<String> {
     if browser.js("return typeof axe", []).await == "undefined" {
-        // WebDriver runs scripts in spite of the policy of the page.
+        // WebDriver runs scripts even though the policy of the page forbids them.
         browser.js(&source(), []).await;
     }
     let found = browser.js_later(JUDGE, []).await;

@@ -1,4 +1,4 @@
-//! A browser with one page, as the tests use it.
+//! A browser with one page, with helpers for the tests.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,15 +12,15 @@ use url::{ParseError, Url};
 
 use crate::driver::Driver;
 
-/// How many browsers run at once: each of them keeps a core busy while it draws.
+/// The number of browsers that run at once. Each browser keeps a core busy while it draws.
 static TURNS: Semaphore = Semaphore::const_new(2);
 
-/// Keys that WebDriver has no printable character for.
+/// Keys without a printable character, as WebDriver encodes them.
 pub(crate) const TAB: char = '\u{E004}';
 pub(crate) const ENTER: char = '\u{E007}';
 pub(crate) const ESCAPE: char = '\u{E00C}';
 
-/// Makes `rows` and `row` known to a script: the rows of the held locks, and the one of a key.
+/// Defines `rows` and `row` for a script: the rows of the held locks, and the row of a key.
 const ROWS: &str = "const rows = () => [...document.querySelectorAll('#view-held [data-key]')];
                     const row = key => rows().find(row => row.dataset.key === key);";
 
@@ -29,11 +29,11 @@ const ROWS: &str = "const rows = () => [...document.querySelectorAll('#view-held
 pub(crate) enum Width {
     Desk,
     Phone,
-    /// Of the picture in the README.
+    /// The width of the picture in the README.
     Picture,
 }
 
-/// A browser, which ends with the value.
+/// A browser. It ends when this value is dropped.
 pub(crate) struct Browser {
     client: Client,
     _driver: Driver,
@@ -41,7 +41,7 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Starts a browser when it is its turn, and opens `url`.
+    /// Starts a browser as soon as fewer than the allowed number run, and opens `url`.
     pub(crate) async fn open(url: &str) -> Self {
         let turn = TURNS.acquire().await.expect("BUG: it is never closed");
         let driver = Driver::start().await;
@@ -56,7 +56,7 @@ impl Browser {
         self.client.goto(url).await.unwrap_or_else(|error| panic!("{url}: {error}"));
     }
 
-    /// Returns where the browser is, after redirects.
+    /// Returns the address of the page, after redirects.
     pub(crate) async fn url(&self) -> String {
         self.client.current_url().await.expect("a page is open").into()
     }
@@ -81,7 +81,7 @@ impl Browser {
         result.unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
-    /// Runs a script again and again until its result is true, and returns that.
+    /// Runs a script until its result is true, and returns this result.
     pub(crate) async fn until<const N: usize>(
         &self,
         what: &str,
@@ -113,7 +113,7 @@ impl Browser {
         self.until(&format!("the status says {text:?}"), says, [json!(text)]).await;
     }
 
-    /// Waits until the held locks are these many rows.
+    /// Waits until the list of held locks has this number of rows.
     pub(crate) async fn rows(&self, count: usize) {
         let counted = "return rows().length === arguments[0]";
         self.until(&format!("{count} rows"), counted, [json!(count)]).await;
@@ -127,21 +127,21 @@ impl Browser {
         text.as_str().expect("a text").to_owned()
     }
 
-    /// Returns the text of the first element of a selector.
+    /// Returns the text of the first element that matches a selector.
     pub(crate) async fn text(&self, selector: &str) -> String {
         let text =
             self.js("return document.querySelector(arguments[0])?.innerText ?? ''", [json!(selector)]).await;
         text.as_str().expect("a text").to_owned()
     }
 
-    /// Clicks as a person does: fails where the element is hidden, or below another one.
+    /// Clicks as a person does. Fails if the element is hidden or covered by another element.
     pub(crate) async fn click(&self, selector: &str) {
         let element = self.client.find(Locator::Css(selector)).await;
         let element = element.unwrap_or_else(|error| panic!("{selector}: {error}"));
         element.click().await.unwrap_or_else(|error| panic!("click {selector}: {error}"));
     }
 
-    /// Writes into an input as a person does, over what was in it.
+    /// Types into an input as a person does, and replaces its text.
     pub(crate) async fn write(&self, selector: &str, text: &str) {
         let element = self.client.find(Locator::Css(selector)).await;
         let element = element.unwrap_or_else(|error| panic!("{selector}: {error}"));
@@ -149,7 +149,7 @@ impl Browser {
         element.send_keys(text).await.unwrap_or_else(|error| panic!("write into {selector}: {error}"));
     }
 
-    /// Presses keys one after the other, on whatever has the focus.
+    /// Presses keys in sequence. They go to the element that has the focus.
     pub(crate) async fn press(&self, keys: &str) {
         let strokes: Vec<Value> = keys
             .chars()
@@ -172,7 +172,7 @@ impl Browser {
         self.devtools("Emulation.setDeviceMetricsOverride", size).await;
     }
 
-    /// Lets the user prefer `dark` or `light`.
+    /// Sets the color scheme that the user prefers, `dark` or `light`.
     pub(crate) async fn scheme(&self, scheme: &str) {
         let preferred = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.devtools("Emulation.setEmulatedMedia", json!({ "features": preferred })).await;
@@ -182,7 +182,7 @@ impl Browser {
         self.post("goog/cdp/execute", json!({ "cmd": command, "params": parameters })).await;
     }
 
-    /// Saves what the window shows as `console/NAME.png` in the target folder.
+    /// Saves a screenshot as `console/NAME.png` in the target folder.
     pub(crate) async fn picture(&self, name: &str) {
         let folder = target().join("console");
         std::fs::create_dir_all(&folder).expect("a folder");
@@ -190,8 +190,8 @@ impl Browser {
         std::fs::write(folder.join(format!("{name}.png")), picture).expect("a file");
     }
 
-    /// Returns the errors that the browser has logged since the last call: of scripts, of the network, of the policy
-    /// of the page.
+    /// Returns the errors that the browser has logged since the last call. They come from scripts, the network and the
+    /// policy of the page.
     pub(crate) async fn errors(&self) -> Vec<String> {
         let log = self.post("se/log", json!({ "type": "browser" })).await;
         let log = log.as_array().expect("entries").iter();
@@ -205,8 +205,8 @@ impl Browser {
         self.client.close().await.expect("the browser ends");
     }
 
-    /// Ends the browser after at most `most` answers that were errors, all about `those`. It logs an answer a little later
-    /// than the page has it, and not always.
+    /// Ends the browser, which may have logged at most `most` failed requests, all about `those`. The browser logs an
+    /// answer slightly after the page receives it, and not always.
     pub(crate) async fn close_after(self, most: usize, those: &str) {
         let errors = self.errors().await;
         let are_those = errors.iter().all(|error| error.contains(those));
@@ -225,7 +225,7 @@ pub(crate) fn target() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is in the target folder").to_owned()
 }
 
-/// A command that the client has no method for.
+/// A command for which the client has no method.
 #[derive(Debug)]
 struct Post {
     path: &'static str,

@@ -1,4 +1,4 @@
-//! The program that drives a browser, and the browser that it starts.
+//! The `chromedriver` program, and the browser that it starts.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -10,24 +10,24 @@ use lock_tests::{Directory, Process, START_WITHIN, wait_until_or};
 use serde_json::json;
 
 const INSTALL: &str = "run: apt-get install -y chromium chromium-driver";
-/// What `chromedriver` prints before the port that it has chosen.
+/// The text that `chromedriver` prints before its port.
 const LISTENS: &str = "started successfully on port ";
 
-/// A `chromedriver` child process. Its browser ends with it.
+/// A `chromedriver` child process. Its browser ends with the process.
 pub(crate) struct Driver {
-    // Dropped in this order: the process before the directory that it works in.
+    // The fields are dropped in this order: the process before its working directory.
     _process: Process,
     directory: Directory,
     port: u16,
 }
 
 impl Driver {
-    /// Starts the program on a port that is free.
+    /// Starts the program on a free port.
     pub(crate) async fn start() -> Self {
         let directory = Directory::new();
         let said = directory.path().join("said");
         let mut command = Command::new("chromedriver");
-        // Its browser keeps its profile in there.
+        // The browser keeps its profile in this directory.
         command.arg("--port=0").env("TMPDIR", directory.path()).env("HOME", directory.path());
         command.stdin(Stdio::null()).stderr(Stdio::null()).stdout(File::create(&said).expect("a file"));
         let process = Process::spawn_with_children(&mut command, Some(directory.path()));
@@ -45,7 +45,7 @@ impl Driver {
         Self { _process: process, directory, port: port.expect("it was waited for") }
     }
 
-    /// Starts a browser without a window, and a session with it.
+    /// Starts a headless browser, and a session with it.
     pub(crate) async fn browse(&self) -> Client {
         let capabilities = json!({
             "goog:chromeOptions": { "args": [

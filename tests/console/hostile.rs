@@ -1,4 +1,4 @@
-//! Keys that are written to harm the page: any client of the store can choose one.
+//! Keys that are written to harm the page. Any client of the store can choose such a key.
 
 use lock_core::{LockGuard, LossReason};
 use lock_tests::PATIENCE;
@@ -8,7 +8,7 @@ use crate::browser::{Browser, Width};
 use crate::site::{below_locks, with_actions};
 use crate::store::{Store, hold};
 
-/// The characters of the keys that cannot be seen.
+/// The invisible characters of the keys.
 const UNSEEN: [char; 11] = [
     '\u{202E}',
     '\u{3164}',
@@ -32,7 +32,7 @@ fn keys() -> Vec<String> {
         "order:\u{202E}gnp.exe".to_owned(),
         "\u{5D0}\u{5D1}:\u{645}:7".to_owned(),
         "two\nlines\tand a tab".to_owned(),
-        // Characters without a width, and spaces that are left out or look like others.
+        // These characters have no width, or are spaces that a browser drops or that look like others.
         "order:\u{3164}\u{115F}\u{2800}\u{180E}\u{34F}\u{E0041}\u{AD}7".to_owned(),
         "order:\u{3000}\u{A0}\u{2003}8".to_owned(),
         " order:  9 ".to_owned(),
@@ -69,7 +69,7 @@ async fn are_text(store: Store) {
         assert_eq!(browser.js(shown, [json!(key), json!(visible(&key))]).await, true, "{key:?}");
     }
     long_keys_can_be_read(&browser).await;
-    // Heat and History are about this process.
+    // The views Heat and History only show locks of this process.
     for key in keys() {
         hold(&locks, &format!("own {key}"), "<u>").await.release().await.expect("an answer");
     }
@@ -88,7 +88,7 @@ async fn are_text(store: Store) {
     }
     browser.view("held").await;
     browser.picture(&format!("{}-hostile", store.name)).await;
-    // The page filters by such a key as well.
+    // The filter of the page accepts such a key as well.
     browser.write("#filter", "<script>").await;
     browser.rows(1).await;
     let clean = "return document.querySelectorAll('main script, main img, main b[onmouseover], main i, main u').length === 0 &&
@@ -101,7 +101,7 @@ async fn are_text(store: Store) {
     browser.close().await;
 }
 
-/// Three lines of a key are shown, and all of it on demand.
+/// The page shows three lines of a key, and the whole key on request.
 async fn long_keys_can_be_read(browser: &Browser) {
     let cut = "const key = row('x'.repeat(500)).querySelector('.key');
                if (arguments[0]) key.focus();
@@ -112,7 +112,7 @@ async fn long_keys_can_be_read(browser: &Browser) {
     browser.width(Width::Desk).await;
 }
 
-/// The key that the dialog shows is one that can be typed.
+/// An operator can type the key in the form that the dialog shows.
 async fn releases_as_shown(browser: &Browser, guard: LockGuard) {
     browser.view("held").await;
     browser.write("#filter", "order:\u{202E}").await;
@@ -126,7 +126,8 @@ async fn releases_as_shown(browser: &Browser, guard: LockGuard) {
     assert_eq!(lost.expect("the holder is told"), LossReason::Forced);
 }
 
-/// Returns the key as the page shows it: a character that cannot be seen, or that turns the text around, as its number.
+/// Returns the key as the page shows it. Characters that are invisible or change the direction of the text appear as
+/// numbers.
 fn visible(key: &str) -> String {
     let chars: Vec<char> = key.chars().collect();
     let hides = |at: usize| match chars[at] {

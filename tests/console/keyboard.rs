@@ -1,4 +1,4 @@
-//! Without a mouse.
+//! The page is usable without a mouse.
 
 use lock_core::LossReason;
 use lock_tests::PATIENCE;
@@ -8,7 +8,7 @@ use crate::browser::{Browser, ENTER, ESCAPE, TAB};
 use crate::site::{below_locks, with_actions};
 use crate::store::{Store, hold};
 
-/// More than the page has stops.
+/// A number that is larger than the number of stops on the page.
 const STOPS: usize = 40;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -21,7 +21,7 @@ async fn the_keyboard_alone_reaches_and_confirms_the_release() {
     let browser = Browser::open(&below_locks(with_actions(&locks)).await).await;
     browser.live().await;
     browser.row("order:8").await;
-    // The first stop leads past the navigation.
+    // The first stop is the link that skips the navigation.
     browser.press(&TAB.to_string()).await;
     let first = browser.js("return document.activeElement.getAttribute('href')", []).await;
     assert!(
@@ -30,12 +30,12 @@ async fn the_keyboard_alone_reaches_and_confirms_the_release() {
     );
     let button = "document.activeElement.matches(\"[data-key='order:7'] .release\")";
     stop_at(&browser, button).await;
-    // The focus stays where it is when the page changes.
+    // The focus does not move when the page changes.
     let third = hold(&worker, "order:9", "feed").await;
     browser.row("order:9").await;
     drop(third);
     assert_eq!(browser.js(&format!("return {button}"), []).await, true, "the focus has moved");
-    // A dialog that was closed gives the focus back.
+    // A closed dialog returns the focus to the element that had it.
     open(&browser).await;
     browser.press(&ESCAPE.to_string()).await;
     browser.until("the dialog is closed", "return !document.querySelector('#release').open", []).await;
@@ -78,7 +78,7 @@ async fn open(browser: &Browser) {
     browser.until("the dialog is open, and has the focus", open, []).await;
 }
 
-/// Presses the tab key until the focus is there. Each stop on the way can be seen to have the focus.
+/// Presses the tab key until the element has the focus. Each stop on the way must show its focus visibly.
 async fn stop_at(browser: &Browser, there: &str) {
     for _ in 0..STOPS {
         if browser.js(&format!("return {there}"), []).await == true {

@@ -1,4 +1,4 @@
-//! What changes in the store is on the page soon, and the page stays as it was otherwise.
+//! The page shows each change of the store soon, and otherwise stays the same.
 
 use serde_json::json;
 
@@ -6,10 +6,10 @@ use crate::browser::Browser;
 use crate::site::{below_locks, read_only};
 use crate::store::{Crowd, Store, WAITERS, hold, key};
 
-/// How many locks are held, and how many of them are waited for.
+/// The number of held locks.
 const HELD: usize = 500;
 const AWAITED: usize = 50;
-/// How many changes are measured.
+/// The number of measured changes.
 const CHANGES: usize = 7;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -35,7 +35,7 @@ async fn follows(store: Store) {
     browser.close().await;
 }
 
-/// A row says who holds the key, why, since when, and who waits.
+/// A row shows the holder of the key, its label, the start of its hold, and the number of waiters.
 async fn shows_holders(browser: &Browser) {
     let row = browser.row("order:000").await;
     for part in ["order:000", "shop", "charge the card", &std::process::id().to_string(), "4"] {
@@ -61,7 +61,7 @@ async fn filters(browser: &Browser) {
     let imports = "return rows().length === 50 && rows().every(row => row.dataset.key.startsWith('import:'))";
     browser.write("#filter", "import:").await;
     browser.until("the rows that begin so", imports, []).await;
-    // It stays when the next state arrives, and no row of a moment before comes back.
+    // The filtered list stays when the next state arrives, and no removed row reappears.
     browser.write("#filter", "nothing begins so").await;
     browser.rows(0).await;
     let emptied =
@@ -71,7 +71,7 @@ async fn filters(browser: &Browser) {
     browser.rows(HELD).await;
 }
 
-/// Measures how soon changes are on the page. The row that has the focus keeps it, and the other rows are the same ones.
+/// Measures how soon the page shows changes. The focused row keeps the focus, and the elements of the other rows stay.
 async fn follows_changes(browser: &Browser, store: &Store, mut crowd: Crowd) {
     let other = store.manager("night shift").await;
     let mut kept = Vec::new();
@@ -95,7 +95,7 @@ async fn follows_changes(browser: &Browser, store: &Store, mut crowd: Crowd) {
     assert_eq!(browser.js("return Math.round(window.scrollY)", []).await, 400, "the page has not moved");
 }
 
-/// Lets the page note when the row of `key` is there, or gone. Returns the time.
+/// Makes the page record when the row of `key` appears or disappears. Returns the current time.
 async fn watch(browser: &Browser, key: &str, there: bool) -> i64 {
     let watch = "const [key, there] = arguments;
         window.noted = new Promise(note => {
@@ -108,7 +108,7 @@ async fn watch(browser: &Browser, key: &str, there: bool) -> i64 {
     browser.js(watch, [json!(key), json!(there)]).await.as_i64().expect("a time")
 }
 
-/// Returns the milliseconds from a time until the page had noted the change.
+/// Returns the milliseconds from `began` until the page recorded the change.
 async fn since(browser: &Browser, began: i64) -> i64 {
     let noted = browser.js_later("window.noted.then(arguments[0])", []).await;
     noted.as_i64().expect("a time") - began

@@ -1,8 +1,8 @@
-//! The console in a real browser: what its page shows, what an operator can do on it, and that people can use it by keyboard,
-//! screen reader and phone.
+//! The console in a real browser. The tests check what the page shows, which actions work, and that people can use the
+//! page by keyboard, screen reader and phone.
 //!
-//! Each test starts a `chromedriver`, which starts a Chromium, and talks to it by WebDriver. The pictures of the views
-//! are in `console/` of the target folder after a run.
+//! Each test starts a `chromedriver`, which starts a Chromium. The test controls both by WebDriver. After a run,
+//! pictures of the views are in `console/` of the target folder.
 #![allow(clippy::print_stdout, reason = "how soon the page shows what it shows is printed, and not a limit")]
 
 mod away;

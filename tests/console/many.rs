@@ -1,4 +1,4 @@
-//! 10,000 locks, and one more than a list of the store has.
+//! The page with 10,000 locks, and with one more than a list can contain.
 
 use lock_core::LockManager;
 
@@ -6,7 +6,7 @@ use crate::browser::Browser;
 use crate::site::{below_locks, read_only};
 use crate::store::hold;
 
-/// How many rows the page has at most.
+/// The largest number of rows that the page shows.
 const ROWS: usize = 500;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -17,7 +17,7 @@ async fn ten_thousand_locks_are_soon_there() {
         guards.push(hold(&locks, &format!("order:{number:05}"), "pay").await);
     }
     let url = below_locks(read_only(&locks)).await;
-    // The first start of a browser is not what is measured.
+    // The first start of a browser is not part of the measurement.
     let browser = Browser::open("about:blank").await;
     browser.go(&url).await;
     browser.rows(ROWS).await;
@@ -31,7 +31,7 @@ async fn ten_thousand_locks_are_soon_there() {
     browser.write("#filter", "order:0999").await;
     browser.rows(10).await;
     browser.picture("many").await;
-    // A key that is not in the list is not said to be free.
+    // The page does not claim that a key outside the list is free.
     guards.push(hold(&locks, "order:10000", "pay").await);
     browser.write("#filter", "order:10000").await;
     browser.rows(0).await;

@@ -1,4 +1,4 @@
-//! The page works at any path, and behind a proxy that changes it.
+//! The page works at any path, and behind a proxy that changes the path.
 
 use lock_core::LockManager;
 
@@ -34,7 +34,7 @@ async fn below_any_prefix_and_behind_a_proxy() {
         browser.live().await;
         browser.row("order:7").await;
         assert_eq!(browser.errors().await, [""; 0], "{page}");
-        // The next view is at the same address.
+        // The next view has the same address.
         browser.view("stores").await;
         let url = browser.url().await;
         assert_eq!(url.split('#').next(), page.split('#').next());

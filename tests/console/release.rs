@@ -1,4 +1,4 @@
-//! Release by force, on the page.
+//! Release by force from the page.
 
 use http::StatusCode;
 use lock_core::{LockGuard, LockManager, LossReason};
@@ -30,7 +30,7 @@ async fn takes_the_lock_away(store: Store) {
     browser.live().await;
     refuses_another_key(&browser, &guard).await;
     needs_a_reason(&browser, &guard).await;
-    // With both, the holder is told so.
+    // With both inputs, the lock is released and its holder is notified.
     fill(&browser, KEY, REASON).await;
     browser.click("#confirm").await;
     let lost = tokio::time::timeout(PATIENCE, guard.lost()).await;
@@ -43,7 +43,7 @@ async fn takes_the_lock_away(store: Store) {
     browser.close_after(2, "force-release").await;
 }
 
-/// The key must be typed: a click in the wrong row is not enough.
+/// The operator must type the key, because a click in the wrong row is too easy.
 async fn refuses_another_key(browser: &Browser, guard: &LockGuard) {
     dialog(browser, KEY).await;
     fill(browser, "import:fee", REASON).await;
@@ -57,7 +57,7 @@ async fn needs_a_reason(browser: &Browser, guard: &LockGuard) {
     guard.check().expect("it is still held");
 }
 
-/// The server refuses, and the dialog stays and says why.
+/// Checks that the server refuses, and that the dialog stays open and shows the reason.
 async fn tries_in_vain(browser: &Browser, why: &str) {
     browser.click("#confirm").await;
     let answer = "return document.querySelector('#release-answer').textContent.includes(arguments[0])";
@@ -68,14 +68,14 @@ async fn tries_in_vain(browser: &Browser, why: &str) {
     browser.row(KEY).await;
 }
 
-/// The holder of the row has gone, and another one is there, when the button is pressed.
+/// The holder of the row has released, and another one holds the key, when the button is pressed.
 async fn leaves_the_next_holder_alone(browser: &Browser, worker: &lock_core::LockManager) {
     let first = hold(worker, KEY, "first").await;
     dialog(browser, KEY).await;
     fill(browser, KEY, REASON).await;
     first.release().await.expect("an answer");
     let second = hold(worker, KEY, "second").await;
-    // The dialog is about the grant that it was opened for, however the page changes below it.
+    // The dialog is about the grant for which it was opened, even if the page below it changes.
     browser
         .until(
             "the page shows the next holder",
@@ -92,7 +92,7 @@ async fn leaves_the_next_holder_alone(browser: &Browser, worker: &lock_core::Loc
     second.release().await.expect("an answer");
 }
 
-/// The answer for one lock must not look like the answer for another.
+/// The answer for one lock must not appear as the answer for another lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_answer_is_not_shown_for_another_lock() {
     let locks = LockManager::in_memory();
@@ -113,7 +113,7 @@ async fn a_late_answer_is_not_shown_for_another_lock() {
     browser.js_later("setTimeout(arguments[0], 100)", []).await;
     assert_eq!(browser.text("#release-answer").await, "");
     second.check().expect("it is another lock");
-    // This dialog works as any.
+    // This dialog works like any other.
     fill(&browser, "other", REASON).await;
     browser.click("#confirm").await;
     answers.send(StatusCode::OK).expect("the service runs");
@@ -121,7 +121,7 @@ async fn a_late_answer_is_not_shown_for_another_lock() {
     browser.close().await;
 }
 
-/// The service goes on when a proxy gives up, so the lock may be released.
+/// The service continues after a proxy gives up, so the lock may be released nevertheless.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_without_an_answer_is_in_doubt() {
     let locks = LockManager::in_memory();
@@ -200,7 +200,7 @@ async fn a_request_with_another_key_is_refused_by_the_server_too() {
     browser.close_after(1, "force-release").await;
 }
 
-/// Sends the request of the dialog by hand, and returns its status.
+/// Sends the request of the dialog from a script, and returns its status.
 async fn request(browser: &Browser, typed: &str) -> Value {
     let id = browser.js("return row(arguments[0]).dataset.id", [json!(KEY)]).await;
     let body = json!({ "key": KEY, "id": id, "typed_key": typed, "reason": REASON });

@@ -1,4 +1,4 @@
-//! A service that has the console, and a proxy in front of it.
+//! A service with a console, and a proxy in front of it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-/// The console of `locks` that shows and does nothing else.
+/// Returns a read-only console of `locks`.
 pub(crate) fn read_only(locks: &LockManager) -> Router {
     Console::new(locks.clone(), Viewers::everyone()).into_router()
 }
 
-/// The console of `locks` whose viewers may release by force.
+/// Returns a console of `locks` whose viewers may release by force.
 pub(crate) fn with_actions(locks: &LockManager) -> Router {
     let operator = |_: &http::request::Parts| Some("ann".to_owned());
     Console::new(locks.clone(), Viewers::everyone()).allow_actions(operator).into_router()
 }
 
-/// Returns a console whose events never begin while the flag is set, as if packets were lost on the way.
+/// Returns a console whose event streams never begin while the flag is set, as if the network lost their packets.
 pub(crate) fn hanging(console: Router) -> (Router, Arc<AtomicBool>) {
     let hangs = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&hangs);
@@ -39,8 +39,8 @@ pub(crate) fn hanging(console: Router) -> (Router, Arc<AtomicBool>) {
     (console.layer(from_fn(pass)), hangs)
 }
 
-/// Returns a console behind a proxy that passes a release on, and keeps the answer until the test sends a status: 200
-/// lets the answer through, another one is the proxy's own answer.
+/// Returns a console behind a proxy. The proxy forwards a release, and keeps the answer until the test sends a status.
+/// With 200 the answer passes through. Any other status is the proxy's own answer.
 pub(crate) fn slow(console: Router) -> (Router, UnboundedSender<StatusCode>) {
     let (sender, receiver) = unbounded_channel();
     let receiver = Arc::new(Mutex::new(receiver));
@@ -66,7 +66,7 @@ pub(crate) async fn serve(app: Router) -> String {
     serve_at("127.0.0.1:0", app).await
 }
 
-/// As [`serve`], at an address.
+/// Serves `app` at an address. Otherwise like [`serve`].
 pub(crate) async fn serve_at(address: &str, app: Router) -> String {
     let listener = TcpListener::bind(address).await.expect("a free port");
     let address = listener.local_addr().expect("an address");
@@ -74,7 +74,7 @@ pub(crate) async fn serve_at(address: &str, app: Router) -> String {
     format!("http://{address}")
 }
 
-/// Returns a service that has the console at `path`.
+/// Returns a service with the console at `path`.
 pub(crate) fn nested(path: &str, console: Router) -> Router {
     Router::new().nest_service(path, console)
 }
@@ -84,7 +84,7 @@ pub(crate) async fn below_locks(console: Router) -> String {
     format!("{}/locks/", serve(nested("/locks", console)).await)
 }
 
-/// Serves a proxy before `upstream`, which it gives paths with the prefix `of` replaced by `by`.
+/// Serves a proxy for `upstream`. The proxy replaces the prefix `of` of each path by `by`.
 pub(crate) async fn proxy(upstream: &str, of: &'static str, by: &'static str) -> String {
     let upstream: SocketAddr = upstream.trim_start_matches("http://").parse().expect("an address");
     let pass = move |request: Request<Body>| async move {
@@ -97,7 +97,7 @@ pub(crate) async fn proxy(upstream: &str, of: &'static str, by: &'static str) ->
     serve(Router::new().fallback(pass)).await
 }
 
-/// Sends a request on a connection of its own. The answer may stay open.
+/// Sends a request on a separate connection. The answer may stay open.
 async fn forward(upstream: SocketAddr, path: String, mut request: Request<Body>) -> Response<Body> {
     *request.uri_mut() = path.parse::<Uri>().expect("a path");
     let stream = TcpStream::connect(upstream).await.expect("the service listens");

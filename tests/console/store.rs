@@ -1,4 +1,4 @@
-//! The stores, and what is held in them.
+//! The stores, and the locks that are held in them.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use lock_core::{LockGuard, LockManager, ManagerBuilder, strategy};
 use lock_tests::{PATIENCE, PostgresServer, RedisServer, wait_until};
 use tokio::task::JoinSet;
 
-/// Leases that only a release ends.
+/// A lease that is longer than any test.
 const LONG: Duration = Duration::from_secs(600);
 
-/// The services that hold and wait. Each has connections of its own.
+/// The services that hold and wait. Each service has its own connections.
 const SERVICES: [&str; 5] = ["shop", "billing", "warehouse", "mailer", "import"];
 
-/// How many requests wait for a key of a [`Crowd`]: one of each service but the holder.
+/// The number of requests that wait for a key of a [`Crowd`]. Each service except the holder has one.
 pub(crate) const WAITERS: usize = SERVICES.len() - 1;
 
 /// A real server.
@@ -21,7 +21,7 @@ pub(crate) enum Server {
     Postgres(PostgresServer),
 }
 
-/// A server, and its name.
+/// A server with its name.
 pub(crate) struct Store {
     pub(crate) name: &'static str,
     pub(crate) server: Server,
@@ -37,7 +37,7 @@ impl Store {
         Self { name: "postgres", server: Server::Postgres(server) }
     }
 
-    /// Returns a manager of a service, with connections of its own.
+    /// Returns a manager for a service, with its own connections.
     pub(crate) async fn manager(&self, service: &str) -> LockManager {
         let url = match &self.server {
             Server::Redis(server) => format!("{}?timeout=10s", server.url()),
@@ -48,20 +48,20 @@ impl Store {
     }
 }
 
-/// Acquires a free key until it is released.
+/// Acquires a free key, with a lease that no test outlives.
 pub(crate) async fn hold(locks: &LockManager, key: &str, label: &'static str) -> LockGuard {
     let request = locks.lock(key).label(label).ttl(LONG).strategy(strategy::fail_fast());
     request.acquire().await.expect("the key is free")
 }
 
-/// Locks that are held by several services, and requests of each that wait for keys of the others.
+/// Locks that several services hold. Each service also waits for keys of the other services.
 pub(crate) struct Crowd {
     pub(crate) guards: Vec<LockGuard>,
     _waiters: JoinSet<()>,
 }
 
 impl Crowd {
-    /// Acquires `held` keys, and lets requests wait for the first `awaited` of them.
+    /// Acquires `held` keys, and lets requests wait for the first `awaited` of these keys.
     pub(crate) async fn start(store: &Store, held: usize, awaited: usize) -> Self {
         let mut services = Vec::new();
         for service in SERVICES {
@@ -90,14 +90,14 @@ impl Crowd {
         crowd
     }
 
-    /// Releases the lock of `key`, which is one of the crowd's.
+    /// Releases the lock with this number.
     pub(crate) async fn release(&mut self, number: usize) {
         let guard = self.guards.remove(number);
         guard.release().await.expect("an answer");
     }
 }
 
-/// The key of a lock of the crowd, held in this order.
+/// Returns the key of the lock with this number.
 pub(crate) fn key(number: usize) -> String {
     match number {
         0..300 => format!("order:{number:03}"),

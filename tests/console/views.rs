@@ -1,4 +1,4 @@
-//! Each view, light and dark, on a desk and on a phone: axe-core has nothing to say, and there is a picture.
+//! Checks each view with axe-core and saves a picture of it, light and dark, on a desktop and on a phone.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ async fn looks_well(store: Store) {
     browser.close().await;
 }
 
-/// The dialog, over the list.
+/// Checks the dialog over the list.
 async fn dialog(browser: &Browser, what: &str) {
     browser.view("held").await;
     browser.click("#view-held [data-key='order:000'] .release").await;
@@ -65,28 +65,28 @@ async fn dialog(browser: &Browser, what: &str) {
     browser.until("the dialog is closed", "return !document.querySelector('#release').open", []).await;
 }
 
-/// Waits until a view has something to show.
+/// Waits until a view shows data.
 async fn filled(browser: &Browser, view: &str) {
-    // While the doctor looks, its button is off.
+    // The button of the doctor is disabled while the doctor runs.
     let rows = "const view = document.getElementById('view-' + arguments[0]);
                 return !!view.querySelector('tbody tr') && !view.querySelector('[aria-disabled]')";
     browser.until(&format!("the view {view} shows something"), rows, [json!(view)]).await;
 }
 
-/// The page cannot be moved sideways; what is wider moves in a box of its own.
+/// Checks that the page does not scroll sideways. A wide part must scroll inside its own box.
 async fn fits(browser: &Browser, what: &str) {
     let wider = browser.js("return document.documentElement.scrollWidth - window.innerWidth", []).await;
     assert!(wider.as_f64().is_some_and(|wider| wider <= 0.0), "{what} is {wider} pixels too wide");
 }
 
-/// A style that makes blocks of rows and cells takes their meaning away in Safari, but not from an explicit role.
+/// In Safari, a style that displays rows and cells as blocks removes their roles, except for explicit roles.
 async fn reads_as_a_table(browser: &Browser, what: &str) {
     let without = "return [...document.querySelectorAll('table, thead, tbody, tr, th, td')]
         .filter(element => !element.hasAttribute('role')).map(element => element.outerHTML.slice(0, 100))";
     assert_eq!(browser.js(without, []).await, json!([]), "{what}");
 }
 
-/// Takes locks of several templates, some of them in vain.
+/// Acquires locks of several templates. Some of the requests are refused.
 async fn busy(locks: &LockManager) {
     for round in 0..12 {
         for template in ["order:<id>", "stock:<sku>", "invoice:<tenant>:<id>"] {
@@ -94,7 +94,7 @@ async fn busy(locks: &LockManager) {
             let request = || locks.lock(key.as_str()).template(template).strategy(strategy::fail_fast());
             let guard = request().acquire().await.expect("the key is free");
             if round % 3 == 0 {
-                // The holder is of the same task: a request of another one is refused.
+                // The holder belongs to this task, so the request of another task is refused.
                 let refused = tokio::spawn(request().acquire()).await.expect("no panic");
                 assert!(refused.is_err());
             }

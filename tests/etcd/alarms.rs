@@ -1,4 +1,4 @@
-//! A cluster that takes nothing more, and a history that was compacted.
+//! A cluster that accepts no more data, and a compacted history.
 
 use std::time::Duration;
 
@@ -14,20 +14,21 @@ fn fill(etcd: &Etcd) {
         if etcd.ctl(&["alarm", "list"]).contains("NOSPACE") {
             return;
         }
-        // The last one is refused, and raises the alarm.
+        // The last write is refused, and raises the alarm.
         let _ = etcd.try_ctl(&["put", &format!("fill{number}"), &value]);
     }
     panic!("no alarm");
 }
 
-/// Forgets the history up to now.
+/// Compacts the history up to now.
 fn compact(etcd: &Etcd) {
     let text = etcd.ctl(&["endpoint", "status", "-w", "fields"]);
     let revision = text.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).expect("a revision");
     etcd.ctl(&["compact", revision.trim()]);
 }
 
-/// Frees what [`fill`] took, as the error says: a write to a database that is still full would raise the alarm again.
+/// Deletes the data of [`fill`] as the error advises. A write to a database that is still full would raise the alarm
+/// again.
 fn empty(etcd: &Etcd) {
     etcd.ctl(&["del", "--prefix", "fill"]);
     compact(etcd);
@@ -57,7 +58,7 @@ async fn a_full_database_says_what_to_do_and_lets_go_of_what_is_held() {
     assert!(etcd.keys().is_empty(), "a ping writes nothing");
 }
 
-/// A request that was refused has written nothing: an entry under the chosen name belongs to another client.
+/// A refused request has written nothing, so an entry under the chosen name belongs to another client.
 #[tokio::test]
 async fn what_another_program_has_written_stays_where_a_request_is_refused() {
     let etcd = Etcd::builder().argument("--quota-backend-bytes=4000000").start();
@@ -72,7 +73,7 @@ async fn what_another_program_has_written_stays_where_a_request_is_refused() {
     assert!(etcd.keys().contains(&name));
 }
 
-/// What needs no space goes on, and what needs some is refused for good: a longer lease.
+/// A holder continues, because a renewal needs no space. A longer lease needs space and is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_holder_goes_on_while_the_database_is_full() {
     const TTL: Duration = Duration::from_secs(5);
@@ -81,13 +82,13 @@ async fn a_holder_goes_on_while_the_database_is_full() {
     let guard = locks.write("k").ttl(TTL).acquire().await.expect("free");
     let waiting = tokio::spawn(others.lock("k").ttl(LONG).wait(LONG).acquire());
     wait_until("it waits", PATIENCE, async || etcd.keys().len() == 2).await;
-    // On another thread: the waiter has to give its signs of life meanwhile.
+    // The fill runs on another thread, because the waiter must send heartbeats meanwhile.
     tokio::task::block_in_place(|| fill(&etcd));
     let says =
         |error: &LockError| error.to_string().contains("`etcdctl alarm disarm`") && !error.is_temporary();
     let error = guard.extend(LONG).await.expect_err("another lease needs space");
     assert!(says(&error), "{error}");
-    // Longer than its lease.
+    // This pause is longer than the lease.
     tokio::time::sleep(TTL + ms(1_000)).await;
     assert!(guard.is_held() && guard.check().is_ok(), "a renewal needs no space");
     if waiting.is_finished() {
@@ -101,7 +102,7 @@ async fn a_holder_goes_on_while_the_database_is_full() {
         .await;
 }
 
-/// A turn begins on the lease of its wait, and goes on with that: only a longer one needs space.
+/// A fair turn begins and continues on the lease of its wait. Only a longer lease needs space.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fair_turn_goes_on_while_the_database_is_full() {
     let etcd = Etcd::builder().argument("--quota-backend-bytes=4000000").start();
@@ -113,13 +114,13 @@ async fn a_fair_turn_goes_on_while_the_database_is_full() {
     assert_eq!(guard.release().await.expect("an answer"), lock_core::Released::Released);
     let next = tokio::time::timeout(PATIENCE, waiting).await.expect("told").expect("no panic");
     let next = next.expect("its turn");
-    // Longer than the lease of a waiter.
+    // This pause is longer than the lease of a waiter.
     tokio::time::sleep(ms(5_500)).await;
     assert!(next.is_held() && next.check().is_ok(), "it is renewed");
     assert_eq!(next.release().await.expect("an answer"), lock_core::Released::Released);
 }
 
-/// A try for a held key is told the holder, also when the client has a spare lease for a free key.
+/// A try for a held key reports the holder, even if the client has a spare lease for a free key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_held_key_is_held_while_the_database_is_full() {
     let etcd = Etcd::builder().argument("--quota-backend-bytes=4000000").start();
@@ -132,7 +133,7 @@ async fn a_held_key_is_held_while_the_database_is_full() {
     guard.release().await.expect("an answer");
 }
 
-/// The revision from which a waiter watches is compacted before the watch is set, or while it stands.
+/// The revision from which a waiter watches is compacted before the watch is created, or while it is open.
 #[tokio::test]
 async fn a_waiter_survives_compaction() {
     let etcd = Etcd::start();

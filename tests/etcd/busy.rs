@@ -1,4 +1,4 @@
-//! Members that are late, and not dead.
+//! Members that are late but alive.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::support::{LONG, connect, cycle, empty, ms};
 
 const CALLS: usize = 1_000;
 
-/// A member that stops for longer than its heartbeats may be late has not lost the calls that are under way: they were
-/// sent, and the member answers them when it continues.
+/// A member that stops for longer than its heartbeats may be late still has the calls under way. It answers them when
+/// it continues.
 #[tokio::test]
 async fn calls_under_way_are_answered_once_the_member_goes_on() {
     let etcd = Etcd::start();
@@ -41,7 +41,7 @@ async fn calls_under_way_are_answered_once_the_member_goes_on() {
     empty(&etcd, PATIENCE).await;
 }
 
-/// A member whose answers are all late stays the one that is asked.
+/// A client stays with a member whose answers are all late.
 #[tokio::test]
 async fn a_member_that_is_slow_is_not_left() {
     let etcd = Etcd::start();

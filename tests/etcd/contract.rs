@@ -6,7 +6,7 @@ use lock_core::backend::etcd::Etcd as Store;
 use lock_core::testkit::contract::{self, Subject};
 use lock_tests::Etcd;
 
-/// The cases that do not apply: waiters watch, holders are not notified of waiters, and there are no latches.
+/// The cases that do not apply to etcd: waiters watch, holders are not notified of waiters, and there are no latches.
 const NOT_APPLICABLE: &[&str] = &[
     "listener::",
     "latch::",
@@ -29,7 +29,7 @@ async fn keeps_the_contract(etcd: &Etcd) {
     let elections = || etcd.metric("etcd_server_leader_changes_seen_total");
     let before = elections();
     let mut report = run().await;
-    // No case allows for an election, which a busy machine may cause now and then.
+    // No case expects an election, which a busy machine sometimes causes.
     if !report.failures.is_empty() && elections() > before {
         report = run().await;
     }

@@ -1,4 +1,5 @@
-//! A crowd of waiters of one process for one key, over a line with a long round trip: each keeps its place, and is served.
+//! Many waiters of one process for one key, over a connection with a long round trip. Each waiter keeps its place and
+//! is served.
 
 use std::time::Duration;
 
@@ -9,9 +10,9 @@ use lock_tests::{Bound, Crowd, Etcd, PATIENCE, Proxy, wait_until};
 use crate::support::{LONG, connect, empty, ms};
 
 const WAITERS: usize = 300;
-/// The delay of each direction.
+/// The delay in each direction.
 const EACH_WAY: Duration = ms(5);
-/// The wait of a test for what takes seconds on a quiet machine.
+/// The time limit for steps that take seconds on a quiet machine.
 const MINUTES: Duration = Duration::from_secs(180);
 
 struct Far {
@@ -21,17 +22,17 @@ struct Far {
 }
 
 impl Far {
-    /// A manager over a slow connection.
+    /// Returns a manager over a slow connection.
     async fn start() -> Self {
         let etcd = Etcd::start();
         let proxy = Proxy::to(etcd.address(0));
-        // A machine that is busy is no slow server.
+        // The long timeout keeps a busy machine from looking like a slow server.
         let locks = connect(&format!("etcd://127.0.0.1:{}?timeout=15s", proxy.port())).await;
         proxy.delay(EACH_WAY);
         Self { etcd, locks, proxy }
     }
 
-    /// Lets a crowd wait, and waits until all are in the queue.
+    /// Starts many waiters, and waits until all are in the queue.
     async fn crowd(&self, already: usize, request: impl Fn(&LockManager) -> LockRequest) -> Crowd {
         let mut crowd = Crowd::default();
         for number in 0..WAITERS {
@@ -44,7 +45,7 @@ impl Far {
         crowd
     }
 
-    /// Returns the numbers of the waiters in the order in which they came.
+    /// Returns the numbers of the waiters in the order of their arrival.
     fn order(&self) -> Vec<usize> {
         let values = self.etcd.ctl(&["get", "k/", "--prefix", "--sort-by=CREATE", "--print-value-only"]);
         let number = |line: &str| line.split("label=n").nth(1)?.split_whitespace().next()?.parse().ok();
@@ -68,7 +69,7 @@ async fn a_crowd_of_readers_keeps_its_places_behind_a_writer() {
     let writer = far.locks.write("k").ttl(LONG).acquire().await.expect("it is free");
     let crowd = far.crowd(1, |locks| locks.read("k")).await;
     let order = far.order();
-    // Longer than the lease of a waiter.
+    // This pause is longer than the lease of a waiter.
     tokio::time::sleep(ms(5_000)).await;
     assert_eq!(far.order(), order, "each has kept its place");
     writer.release().await.expect("an answer");
@@ -76,7 +77,7 @@ async fn a_crowd_of_readers_keeps_its_places_behind_a_writer() {
     empty(&far.etcd, PATIENCE).await;
 }
 
-/// A waiter that reads the queue as it joins is told of all before it.
+/// A waiter that reads the queue as it joins reports all earlier waiters to its process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_reads_its_queue_once_for_all() {
     let far = Far::start().await;
@@ -84,15 +85,15 @@ async fn a_crowd_reads_its_queue_once_for_all() {
     let (before, clock) = (far.proxy.traffic().replies.seen, Bound::new(MINUTES));
     let crowd = far.crowd(1, |locks| locks.fair("k")).await;
     let read = far.proxy.traffic().replies.seen - before;
-    // An answer and a message of the watch for each are 85 kB; 45 kB is a look at the queue, every two seconds. It was 744 kB
-    // within two seconds when each waiter had read it.
+    // One answer and one watch message for each waiter are 85 kB. A read of the queue every two seconds is 45 kB. If
+    // each waiter read the queue, it would be 744 kB within two seconds.
     let most = 250_000 + 45_000 * clock.elapsed().as_secs();
     assert!(read < most, "{read} bytes for {WAITERS} waiters");
     held.release().await.expect("an answer");
     crowd.all_served(MINUTES).await;
 }
 
-/// The order is that in which the store has received the requests.
+/// The waiters are served in the order in which the store has received their requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_of_fair_waiters_is_served_in_its_order() {
     let far = Far::start().await;

@@ -1,4 +1,4 @@
-//! What `doctor` finds in real clusters: each test makes a fault, and undoes it.
+//! The findings of `doctor` in real clusters. Each test causes a fault, and repairs it.
 
 mod members;
 
@@ -11,7 +11,7 @@ use lock_tests::{Etcd, PATIENCE, wait_until};
 use crate::findings::{found, gone};
 use crate::support::{connect, manager};
 
-/// How many requests are sent over one connection.
+/// The number of requests that are sent over one connection.
 const AT_ONCE: usize = 200;
 
 async fn rules(locks: &LockManager) -> Vec<(Severity, &'static str)> {
@@ -19,7 +19,7 @@ async fn rules(locks: &LockManager) -> Vec<(Severity, &'static str)> {
     findings.iter().map(|finding| (finding.severity, finding.rule)).collect()
 }
 
-/// Sends requests to the JSON gateway of a member, which takes them one after the other.
+/// Sends requests to the JSON gateway of a member, which executes them in sequence.
 fn post(member: SocketAddr, path: &str, bodies: &[String]) {
     for bodies in bodies.chunks(AT_ONCE) {
         let mut stream = TcpStream::connect(member).expect("it listens");
@@ -71,12 +71,12 @@ async fn an_alarm_is_a_danger_until_it_is_disarmed() {
     }
 }
 
-/// Does what the finding says.
+/// The test executes the statement of the finding.
 #[tokio::test]
 async fn free_space_in_the_file_goes_with_the_statement_of_the_finding() {
     let etcd = Etcd::start();
     let locks = manager(&etcd).await;
-    // In base64, in which a key of digits is some bytes.
+    // The value is base64. A key of digits is also valid base64 for some bytes.
     let value = "eHh4".repeat(300_000);
     for first in (0..120).step_by(10) {
         let put = |key| format!("{{\"key\":\"{key:04}\",\"value\":\"{value}\"}}");
@@ -86,7 +86,7 @@ async fn free_space_in_the_file_goes_with_the_statement_of_the_finding() {
     let text = etcd.ctl(&["endpoint", "status", "-w", "fields"]);
     let revision = text.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).expect("a revision");
     etcd.ctl(&["compact", revision.trim()]);
-    // Pages are free once a later write has passed.
+    // Pages are free only after a later write.
     let is_free = async || {
         etcd.ctl(&["put", "other", "x"]);
         rules(&locks).await.contains(&(Severity::Note, "etcd.free_space"))
@@ -99,7 +99,7 @@ async fn free_space_in_the_file_goes_with_the_statement_of_the_finding() {
     gone(&locks, "etcd.free_space").await;
 }
 
-/// A user of the locks alone learns all but what needs a right.
+/// A user with only the rights for locks gets all findings except those that need another right.
 #[tokio::test]
 async fn a_user_without_the_role_root_is_told_the_rest() {
     let etcd = crate::login::with_users(300);

@@ -1,4 +1,4 @@
-//! The kind `fair`: every waiter has its own entry.
+//! The kind `fair`, in which every waiter has its own entry.
 
 use lock_tests::{Etcd, PATIENCE};
 

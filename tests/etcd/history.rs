@@ -1,4 +1,4 @@
-//! The history of holds under load, while leaders die, stand still and come back.
+//! The history of holds under load, while leaders die, stop and return.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use tokio::time::sleep;
 use crate::load::{End, Kind, Lasting, Load, count};
 use crate::support::{connect, empty, manager, ms};
 
-/// A leader that continues after a stop does not know for a moment that it was replaced, and may revoke a lease that it
-/// has not kept alive for so long. So this is longer than a stop and the two seconds between renewals, and half a
-/// second.
+/// This ttl is longer than the sum of a stop, the two seconds between renewals, and half a second. A leader that
+/// continues after a stop does not know at first that it was replaced. Until then it may revoke a lease that it has not
+/// kept alive for so long.
 const TTL: Duration = Duration::from_secs(6);
 
 const LASTING: Lasting = Lasting {
     one_of: 16,
-    // So renewals are needed, some of them while there is no leader.
+    // Such holds need renewals, some of them while there is no leader.
     longest: Duration::from_secs(11),
     extends_to: 2,
     min_hold: Duration::from_secs(2),
@@ -42,7 +42,7 @@ async fn load(
     load.run_into(history, managers, 4, End::After(time), random).await;
 }
 
-/// Kills the leader, or stops it for a while, again and again. Returns how often.
+/// Repeatedly kills the leader, or stops it for a while. Returns the number of faults.
 async fn torment(etcd: &mut Etcd, time: Duration, mut random: Rng) -> usize {
     let (over, mut faults) = (Bound::new(time), 0);
     while over.elapsed() < time {
@@ -50,7 +50,7 @@ async fn torment(etcd: &mut Etcd, time: Duration, mut random: Rng) -> usize {
         let leader = etcd.leader();
         if random.u8(..3) == 0 {
             etcd.stop(leader);
-            // Long enough for another one to be elected meanwhile.
+            // This stop is long enough for the election of another leader.
             sleep(ms(2_500)).await;
             etcd.cont(leader);
         } else {
@@ -81,7 +81,7 @@ async fn one_holder_at_a_time_and_tokens_in_order_whatever_happens_to_leaders() 
         let loaded = load(&history, &managers, time, Some(LASTING), &mut random);
         let ((), more) = tokio::join!(loaded, torment(&mut etcd, time, by_random));
         faults += more;
-        // A busy machine gets less done in the same time, and has more of it.
+        // A busy machine does less work in the same time, so it gets more time.
         if over.elapsed() >= Duration::from_secs(200) || faults >= 12 && lasted() >= 3 {
             break;
         }
@@ -99,7 +99,8 @@ async fn one_holder_at_a_time_and_tokens_in_order_whatever_happens_to_leaders() 
     empty(&etcd, PATIENCE).await;
 }
 
-/// The negative control: managers without a common cluster do not exclude each other, and the check finds that.
+/// This is the negative control. Managers without a common cluster do not exclude each other, and the check detects
+/// this.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_history_of_two_clusters_shows_two_holders() {
     let (one, two) = (Etcd::start(), Etcd::start());

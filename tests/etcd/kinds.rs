@@ -1,4 +1,4 @@
-//! Every kind of lock, through a manager.
+//! Every kind of lock, used through a manager.
 
 use lock_core::LockErrorKind;
 use lock_tests::{Etcd, PATIENCE, wait_until};
@@ -13,7 +13,7 @@ async fn fair_locks_are_served_in_the_order_of_arrival_over_managers() {
     let guard = managers[0].fair("k").ttl(LONG).acquire().await.expect("free");
     let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
     for number in 0..9 {
-        // With a limit of waiters, each has a place of its own.
+        // With a limit of waiters, each waiter has its own place.
         let request = managers[number % 3].fair("k").ttl(LONG).wait(LONG).max_waiters(100);
         let sender = sender.clone();
         tokio::spawn(async move {
@@ -60,7 +60,7 @@ async fn a_semaphore_admits_so_many_and_wakes_the_next() {
     let second = two.semaphore("k", 2).ttl(LONG).acquire().await.expect("free");
     let third = tokio::spawn(one.semaphore("k", 2).ttl(LONG).wait(LONG).acquire());
     wait_until("it waits", PATIENCE, async || etcd.keys().len() == 3).await;
-    // The second leaves, not the one before the waiter.
+    // The first holder releases, and not the one directly before the waiter.
     first.release().await.expect("an answer");
     let third =
         tokio::time::timeout(PATIENCE, third).await.expect("told").expect("no panic").expect("served");
@@ -92,7 +92,7 @@ async fn what_there_is_not_is_named() {
     assert!(error.to_string().contains("latch"), "{error}");
 }
 
-/// Each call is polled by a plain executor: it works, or its error says what is missing.
+/// A plain executor polls each call. The call works, or its error says what is missing.
 #[test]
 fn no_call_panics_outside_of_tokio() {
     let etcd = Etcd::start();

@@ -1,4 +1,4 @@
-//! Requests that take effect although their caller has had no answer, some of them late.
+//! Requests that take effect, some of them late, although their caller has got no answer.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use lock_tests::{Bound, Etcd, Flow, PATIENCE, Proxy, wait_until};
 
 use crate::support::{LONG, a_moment, connect, empty, lease_of, ms};
 
-/// How often the right moment is looked for.
+/// The number of attempts to hit the right moment.
 const ROUNDS: u64 = 400;
 
 /// The longest time that an extend takes over a healthy connection when the machine is not busy.
 const EXTEND: Duration = ms(6);
 
-/// Two ways to the same member, of which a client has taken the first.
+/// Two connections to one member. A client uses the first.
 struct Ways {
     first: Proxy,
     second: Proxy,
@@ -26,15 +26,15 @@ impl Ways {
         ways
     }
 
-    /// The limit of a call is so long that a connection that is silent is given up before it. So the server gets no
-    /// sign that the client has given up the request, and executes it late.
+    /// The timeout of a call is longer than the time after which a silent connection is closed. So the server does not
+    /// notice that the client has given up the request, and executes the request late.
     fn url(&self) -> String {
         let (first, second) = (self.first.port(), self.second.port());
         format!("etcd://127.0.0.1:{first},127.0.0.1:{second}?timeout=10s&connect_timeout=1s")
     }
 
-    /// Delivers what the first way has held back. Each chunk after the first comes a while later: the server executes a
-    /// request before it learns that its connection was closed.
+    /// Delivers the data that the first connection has held back. Each chunk after the first is delivered after a
+    /// pause, so the server executes a request before it notices that its connection was closed.
     async fn deliver(&self, etcd: &Etcd) -> bool {
         let executed = || etcd.metric("etcd_server_proposals_applied_total");
         let before = executed();
@@ -46,16 +46,16 @@ impl Ways {
     }
 }
 
-/// Extends a lock over a healthy connection. Returns within which time the right moment of the next extend is looked
-/// for: on a busy machine a fixed time would be over before its first request is answered.
+/// Extends a lock over a healthy connection. Returns the time within which the next extend is held back. On a busy
+/// machine a fixed time would end before the first request of the extend is answered.
 async fn timed(guard: &LockGuard, ttl: Duration) -> Duration {
     let since = Bound::new(PATIENCE);
     guard.extend(ttl).await.expect("nothing is in its way");
     EXTEND.max(since.elapsed().mul_f64(1.2))
 }
 
-/// Extends a lock to `ttl`, and holds the requests of the first way back at some moment within `longest`. Returns the
-/// lease of the extend if it has got one, and its transaction is held back.
+/// Extends a lock to `ttl`, and holds the requests of the first connection back at some moment within `longest`.
+/// Returns the lease of the extend if the lease was granted and the transaction is held back.
 async fn hold_back(
     etcd: &Etcd,
     ways: &Ways,
@@ -82,7 +82,7 @@ async fn hold_back(
     new
 }
 
-/// A member commits an extend of several keys, and its answer is lost: the keys stay.
+/// A member commits an extend of several keys, and its answer is lost. The keys stay held.
 #[tokio::test]
 async fn an_extend_of_several_keys_that_is_not_answered_leaves_them_held() {
     let etcd = Etcd::start();
@@ -91,7 +91,7 @@ async fn an_extend_of_several_keys_that_is_not_answered_leaves_them_held() {
     let guard = locks.all(["a", "b"]).ttl(LONG).renew(false).acquire().await.expect("free");
     let mut committed = 0;
     for round in 1..=ROUNDS {
-        // Each extend is for a longer lease than the one before, so each needs another lease.
+        // Each extend asks for a longer lease than the last, so each needs a new lease.
         let longer = |step: u64| LONG + Duration::from_secs(3 * round + step);
         wait_until("connected again", PATIENCE, async || guard.extend(longer(0)).await.is_ok()).await;
         let longest = timed(&guard, longer(1)).await;
@@ -118,7 +118,8 @@ async fn an_extend_of_several_keys_that_is_not_answered_leaves_them_held() {
     empty(&etcd, PATIENCE).await;
 }
 
-/// Makes a lock of `ttl` whose extend to `longer` is held back on the first way. Returns also the lease of the extend.
+/// Acquires a lock of `ttl` whose extend to `longer` is held back on the first connection. Also returns the lease of
+/// the extend.
 async fn held_back(etcd: &Etcd, ways: &Ways, ttl: Duration, longer: Duration) -> (LockGuard, String) {
     let locks = connect(&ways.url()).await;
     for round in 0..ROUNDS {
@@ -127,10 +128,10 @@ async fn held_back(etcd: &Etcd, ways: &Ways, ttl: Duration, longer: Duration) ->
         other.release().await.expect("an answer");
         let key = format!("k{round}");
         let request = locks.lock(key).ttl(ttl);
-        // It is renewed often, if it is short enough to end within a test.
+        // The lock is renewed often if its lease is short enough to end within a test.
         let request = if ttl < LONG { request.renew_every(ms(500)) } else { request.renew(false) };
         let guard = request.acquire().await.expect("free");
-        // Each for another ttl, so that each needs a lease.
+        // Each round has another ttl, so that each needs a new lease.
         let longer = longer + Duration::from_secs(round);
         if let Some(lease) = hold_back(etcd, ways, &guard, longer, longest).await {
             return (guard, lease);
@@ -140,7 +141,8 @@ async fn held_back(etcd: &Etcd, ways: &Ways, ttl: Duration, longer: Duration) ->
     panic!("it was held back at other moments: this shows nothing");
 }
 
-/// Runs `scene` until the server has executed what arrived late: now and then it sees the end of the connection first.
+/// Repeats `scene` until the server has executed the late request. Sometimes the server notices the closed connection
+/// first.
 async fn until_executed(scene: impl AsyncFn(&Etcd, &Ways) -> bool) {
     for _ in 0..8 {
         let etcd = Etcd::start();
@@ -152,7 +154,7 @@ async fn until_executed(scene: impl AsyncFn(&Etcd, &Ways) -> bool) {
     panic!("what arrived late was never executed: this shows nothing");
 }
 
-/// The transaction of an extend arrives after that of the next extend, for a longer lease: it takes nothing back.
+/// The transaction of an extend arrives after that of a later, longer extend. It must not shorten the lease again.
 #[tokio::test]
 async fn a_late_extend_does_not_undo_a_later_one() {
     until_executed(async |etcd, ways| {
@@ -168,8 +170,8 @@ async fn a_late_extend_does_not_undo_a_later_one() {
     .await;
 }
 
-/// The transaction of an extend arrives while the lock is renewed on its first lease: it does not bind the key to a
-/// lease that is not kept alive.
+/// The transaction of an extend arrives while the lock is renewed on its first lease. It must not bind the key to a
+/// lease that no one keeps alive.
 #[tokio::test]
 async fn a_late_extend_leaves_a_renewed_lock_on_its_lease() {
     const TTL: Duration = Duration::from_secs(10);
@@ -178,7 +180,7 @@ async fn a_late_extend_leaves_a_renewed_lock_on_its_lease() {
         let bound = lease_of(etcd, guard.key());
         let renewed = async || guard.remaining() > TTL - ms(600);
         wait_until("renewed over the other way", PATIENCE, renewed).await;
-        // At least one renewal comes after the failure of the extend.
+        // At least one renewal happens after the failure of the extend.
         tokio::time::sleep(ms(1_200)).await;
         let executed = ways.deliver(etcd).await;
         let after = lease_of(etcd, guard.key());

@@ -1,4 +1,4 @@
-//! Leader election.
+//! Leader election on etcd, while leaders are killed.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use crate::support::SHORTEST;
 async fn a_leader_that_is_killed_is_followed_after_its_ttl() {
     let etcd = Etcd::start();
     let took = survive(&etcd.url(), SHORTEST, 5, 3).await;
-    // etcd ends leases by the second: a lease may live one longer. The least, because a busy machine adds to most of them.
+    // etcd ends leases once a second, so a lease may last one second longer. The test checks the shortest time, because
+    // a busy machine delays most of them.
     assert!(took.iter().any(|took| *took < SHORTEST + Duration::from_secs(3)), "{took:?}");
 }

@@ -1,4 +1,4 @@
-//! Users, their permissions, and logins that run out.
+//! Users, their permissions, and logins that expire.
 
 use lock_core::testkit::names;
 use lock_core::{LockErrorKind, LockManager};
@@ -6,7 +6,7 @@ use lock_tests::{Etcd, Proxy};
 
 use crate::support::{LONG, connect, cycle, ms, refused, try_once};
 
-/// Returns a cluster with the users root and `app`, of which `app` may use keys that begin with `shop:`.
+/// Returns a cluster with the users root and `app`. The user `app` may use keys that begin with `shop:`.
 pub(crate) fn with_users(ttl: u32) -> Etcd {
     let etcd = Etcd::builder().argument(&format!("--auth-token-ttl={ttl}")).start();
     for command in [
@@ -35,7 +35,7 @@ async fn a_user_locks_what_its_role_allows() {
     assert!(error.to_string().contains("grant-permission") && !error.is_temporary(), "{error}");
 }
 
-/// Its locks work without a right to the key of pings.
+/// The locks of this user work without a right to the key of pings.
 #[tokio::test]
 async fn a_ping_without_the_right_to_write_only_reads() {
     let etcd = with_users(300);
@@ -48,7 +48,7 @@ async fn a_ping_without_the_right_to_write_only_reads() {
     assert!(!ping.is_degraded(), "{ping}");
 }
 
-/// A member with a fraction of a core, or one that was started a moment ago, accepts connections before it answers.
+/// A member that has just started, or has only a fraction of a core, accepts connections before it answers.
 #[tokio::test]
 async fn a_member_that_greets_late_is_waited_for() {
     let etcd = Etcd::start();
@@ -59,7 +59,7 @@ async fn a_member_that_greets_late_is_waited_for() {
     cycle(&locks.expect("the member has answered"), "k").await;
 }
 
-/// A name may lead to several members, and to servers that are gone. The port of the URL does not count here.
+/// A name may resolve to several members, and to servers that have ended. The port of the URL does not matter here.
 #[tokio::test]
 async fn every_address_of_a_name_is_tried() {
     let etcd = Etcd::start();
@@ -87,7 +87,7 @@ async fn a_wrong_login_is_told_and_not_shown() {
     assert!(error.to_string().contains("leave the user out"), "{error}");
 }
 
-/// The token of a login expires, or the member forgets it: the client logs in again, and no caller notices.
+/// If the token of a login expires, or the member forgets it, the client logs in again. No caller notices.
 #[tokio::test]
 async fn a_login_that_runs_out_is_renewed() {
     let mut etcd = with_users(1);
@@ -98,7 +98,7 @@ async fn a_login_that_runs_out_is_renewed() {
         cycle(&locks, "shop:k").await;
         assert!(held.is_held(), "it is renewed");
     }
-    // It is longer than its lease that it was held.
+    // The lock has been held for longer than its lease.
     held.release().await.expect("an answer");
     etcd.restart(0);
     crate::support::works_again(&locks, "shop:k").await;

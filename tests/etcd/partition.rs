@@ -1,4 +1,4 @@
-//! A member that is cut off from the others, and the clients that it has.
+//! A member that is cut off from the others, and its clients.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use lock_tests::{Bound, Etcd, PATIENCE, wait_until};
 
 use crate::support::{LONG, connect, empty, manager, ms, try_once, works_again};
 
-/// The others have elected a leader among themselves.
+/// Waits until the other members have elected a leader.
 async fn majority_goes_on(etcd: &Etcd, cut_off: usize) {
     let led = async || {
         let other = (cut_off + 1) % 3;
@@ -16,8 +16,8 @@ async fn majority_goes_on(etcd: &Etcd, cut_off: usize) {
     wait_until("the majority goes on", PATIENCE, led).await;
 }
 
-/// A client that reaches only the member that is cut off learns of its loss before another one has the key, whether
-/// that member was the leader or not, and takes nothing meanwhile.
+/// A client that reaches only the cut-off member is notified of its loss before another client holds the key. It
+/// acquires nothing meanwhile. This holds whether the member was the leader or a follower.
 #[tokio::test]
 async fn a_client_of_the_minority_is_told_before_another_holds() {
     const TTL: Duration = Duration::from_secs(4);
@@ -47,7 +47,7 @@ async fn a_client_of_the_minority_is_told_before_another_holds() {
         majority_goes_on(&etcd, member).await;
         etcd.rejoin();
         drop(held);
-        // The member that comes back forces an election. A release that falls into it goes on in the background.
+        // When the member returns, it forces an election. A release during the election continues in the background.
         drop(next.release().await);
         works_again(&alone, "k").await;
         etcd.ctl(&["del", "other"]);
@@ -55,13 +55,13 @@ async fn a_client_of_the_minority_is_told_before_another_holds() {
     }
 }
 
-/// A client that knows all members leaves the one that is cut off, and keeps its lock.
+/// A client that knows all members moves away from the cut-off member, and keeps its lock.
 #[tokio::test]
 async fn a_holder_moves_to_the_majority() {
     let etcd = Etcd::builder().members(3).partitionable().start();
     let locks = manager(&etcd).await;
     let held = locks.lock("k").ttl(Duration::from_secs(15)).acquire().await.expect("free");
-    // One of the three has the connection; each in turn is cut off for longer than the lease.
+    // The client is connected to one of the three members. Each member is cut off in turn for longer than the lease.
     for member in 0..3 {
         etcd.cut_off(member);
         let cut = Bound::new(LONG);
@@ -75,26 +75,26 @@ async fn a_holder_moves_to_the_majority() {
         majority_goes_on(&etcd, member).await;
         etcd.rejoin();
         wait_until("all are joined", PATIENCE, async || etcd.is_joined()).await;
-        // The member that comes back may force an election, and the next one is cut off when that is over.
+        // When the member returns, it may force an election. The next member is cut off after the election.
         let all = async || (0..3).all(|member| etcd.try_ctl_of(member, &["put", "other", "x"]).is_ok());
         wait_until("all answer", PATIENCE, all).await;
         wait_until("it is renewed", PATIENCE, async || held.remaining() > Duration::from_secs(13)).await;
     }
-    // As above: the election that the last member forces may not be over.
+    // The election that the last member forced may still be running.
     drop(held.release().await);
     works_again(&locks, "k").await;
 }
 
-/// A follower that is cut off believes in its leader for as long as an election takes, and says so when it is asked for its
-/// state. Its clients go elsewhere before that.
+/// A follower that is cut off believes in its leader for as long as an election takes, and reports this when its state
+/// is requested. Its clients leave it before that time is over.
 #[tokio::test]
 async fn a_member_that_answers_for_itself_alone_is_left() {
     const ELECTION: Duration = Duration::from_secs(40);
     let arguments = ["--election-timeout=40000", "--heartbeat-interval=4000"];
     let etcd = Etcd::builder().members(3).partitionable();
     let etcd = arguments.into_iter().fold(etcd, |etcd, argument| etcd.argument(argument)).start();
-    // Each has a connection to a random member: so many that it is next to certain that one has it to the member that is cut
-    // off.
+    // Each client connects to a random member. There are so many clients that almost certainly one of them uses the
+    // cut-off member.
     let mut clients = Vec::new();
     for _ in 0..30 {
         clients.push(connect(&format!("{}?timeout=1s&round_ttl=up", etcd.url())).await);

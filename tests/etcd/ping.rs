@@ -1,4 +1,4 @@
-//! Pings of etcd.
+//! Pings of etcd clusters.
 
 use lock_tests::Etcd;
 
@@ -21,7 +21,7 @@ async fn a_member_that_stands_still_or_dies_refuses_and_one_that_is_back_serves(
     serves(&locks).await;
 }
 
-/// A member alone still answers, but no majority confirms what it says.
+/// A single member still answers, but no majority confirms its answer.
 #[tokio::test]
 async fn a_majority_must_confirm_the_answer() {
     let etcd = Etcd::builder().members(3).start();

@@ -1,4 +1,4 @@
-//! Several processes that contend for keys, and are killed and stopped.
+//! Several processes compete for keys while they are killed and stopped.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ const TERMS: Terms = Terms {
     flags: &["--unruly"],
 };
 
-/// Kills processes, and stops them for up to twice their lease, until `span` is over and each was done twice.
+/// Kills processes, and stops them for up to twice their lease. Continues until `span` is over and each fault happened
+/// twice.
 async fn torment<S>(contest: &mut Contest<S>, span: Duration, random: &mut Rng) -> [u32; 2] {
     let (over, mut done) = (Bound::new(span * 2), [0; 2]);
     while over.elapsed() < span || done.iter().any(|times| *times < 2) {

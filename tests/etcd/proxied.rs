@@ -7,8 +7,8 @@ use lock_tests::{Bound, Etcd, PATIENCE, wait_until};
 
 use crate::support::{LONG, connect, cycle, empty, manager, ms};
 
-/// A lock is renewed through the proxy, and so is the place of a waiter. A machine that stands still for the seconds for
-/// which a place lives may cost it once.
+/// A lock and the place of a waiter are both renewed through the proxy. If the machine stops for as long as a place
+/// lives, the waiter may lose its place once.
 #[tokio::test]
 async fn what_is_held_and_who_waits_is_kept_alive_through_a_proxy() {
     const ROUNDS: usize = 4;
@@ -24,7 +24,7 @@ async fn what_is_held_and_who_waits_is_kept_alive_through_a_proxy() {
     panic!("in {ROUNDS} rounds, each time the place of the waiter was lost");
 }
 
-/// Returns whether a waiter kept its place for three times as long as it lives without a sign of life.
+/// Returns whether a waiter kept its place for three times as long as a place lives without heartbeats.
 async fn are_kept_alive(etcd: &Etcd, locks: &LockManager, direct: &LockManager) -> bool {
     const TTL: Duration = Duration::from_secs(4);
     let held = locks.fair("k").ttl(TTL).acquire().await.expect("free");

@@ -1,4 +1,4 @@
-//! `round_ttl=up`: etcd stores a lease that it can count, and the holder keeps to the ttl that it asked for.
+//! `round_ttl=up`: etcd stores a lease of whole seconds, and the holder keeps to the ttl that it requested.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn url(etcd: &Etcd) -> String {
     format!("{}?round_ttl=up", etcd.url())
 }
 
-/// The time that etcd has given to the lease of the only key. A session without keys may be beside it.
+/// Returns the duration that etcd has granted to the lease of the only key. A session without keys may exist as well.
 fn stored(etcd: &Etcd) -> String {
     let told = etcd.lease_ids().into_iter().map(|id| etcd.ctl(&["lease", "timetolive", "--keys", &id]));
     let bound: Vec<String> = told.filter(|told| told.contains("[k/")).collect();
@@ -37,7 +37,7 @@ async fn etcd_stores_the_next_longer_ttl() {
     assert!(error.to_string().contains("holds 100ms to"), "{error}");
 }
 
-/// Renewals go by the short ttl, and the lock outlives it many times. An `extend` is not taken back by the next renewal.
+/// The lock is renewed by its short ttl, and outlives it many times. The next renewal does not undo an `extend`.
 #[tokio::test]
 async fn a_short_lease_is_renewed_and_extended() {
     let etcd = Etcd::start();
@@ -58,15 +58,15 @@ async fn a_short_lease_is_renewed_and_extended() {
     guard.release().await.expect("an answer");
 }
 
-/// The cluster stops: the holder is told of the loss after the ttl that it asked for, long before etcd would grant the
-/// key to another client.
+/// When the cluster stops, the holder is notified of the loss after the ttl that it requested. This is long before etcd
+/// would grant the key to another client.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_loss_is_told_at_the_deadline_of_the_holder() {
-    // If the lease of etcd counted, the holder would be told later every time.
+    // If the holder used the lease of etcd, every notification would be later.
     soon_in_one_of_ten(SHORTEST * 3 / 4, async || [loss_of_a_stopped_cluster().await]).await;
 }
 
-/// Returns after which time the holder is told.
+/// Returns the time until the holder is notified.
 async fn loss_of_a_stopped_cluster() -> Duration {
     let etcd = Etcd::start();
     let locks = connect(&url(&etcd)).await;
@@ -82,7 +82,7 @@ async fn loss_of_a_stopped_cluster() -> Duration {
     took
 }
 
-/// Without the option, the refusal names it.
+/// Without the option `round_ttl`, the refusal names the option.
 #[tokio::test]
 async fn a_refusal_says_how_a_ttl_is_rounded() {
     let etcd = Etcd::start();

@@ -1,4 +1,4 @@
-//! The sessions: one lease for each ttl in use, which all entries of a process share.
+//! The sessions. There is one lease for each ttl in use, and all entries of a process share it.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::support::{LONG, cycle, empty, lease_of, manager, ms, try_once};
 
 const TTL: Duration = Duration::from_secs(9);
 
-/// Returns how many requests of this method a member has got.
+/// Returns the number of requests of this method that a member has received.
 fn requests(etcd: &Etcd, service: &str, method: &str, kind: &str) -> usize {
     let labels =
         format!("grpc_method=\"{method}\",grpc_service=\"etcdserverpb.{service}\",grpc_type=\"{kind}\"");
     etcd.metric(&format!("grpc_server_started_total{{{labels}}}")) as usize
 }
 
-/// A free lock costs one transaction, and its release another one.
+/// A free lock costs one transaction, and its release costs another one.
 #[tokio::test]
 async fn a_free_lock_costs_two_requests() {
     const TIMES: usize = 20;
@@ -40,7 +40,7 @@ async fn a_free_lock_costs_two_requests() {
     assert_eq!((etcd.keys().len(), etcd.leases()), (0, 1));
 }
 
-/// However many locks there are, a round of renewals is one sign of life for each ttl.
+/// A round of renewals sends one heartbeat for each ttl, whatever the number of locks.
 #[tokio::test]
 async fn locks_of_one_ttl_are_renewed_together() {
     const LOCKS: usize = 1_000;
@@ -59,7 +59,7 @@ async fn locks_of_one_ttl_are_renewed_together() {
         tokio::time::sleep(ms(100)).await;
     }
     let told = (kept() - before.0, transactions() - before.1);
-    // Six rounds, and one that lies on the edge.
+    // The limit is six rounds, and one more at the edge.
     let most = (since.elapsed().as_millis() / (TTL / 6).as_millis()) as usize + 1;
     assert!(
         told.0 >= 5 && told.0 <= most,
@@ -73,7 +73,7 @@ async fn locks_of_one_ttl_are_renewed_together() {
     empty(&etcd, PATIENCE).await;
 }
 
-/// An operator ends the lease: all locks under it are lost together, and the next one gets another lease.
+/// An operator revokes the lease. All its locks are lost together, and the next lock gets a new lease.
 #[tokio::test]
 async fn a_lost_session_is_told_to_all_its_holders() {
     let etcd = Etcd::start();
@@ -97,7 +97,7 @@ async fn a_lost_session_is_told_to_all_its_holders() {
     empty(&etcd, PATIENCE).await;
 }
 
-/// A lock has what is left of the lease that it shares, and its whole ttl from its first renewal on.
+/// At first a lock has the remaining time of the shared lease. It has its whole ttl from its first renewal on.
 #[tokio::test]
 async fn a_lock_has_what_is_left_of_its_lease() {
     let etcd = Etcd::start();
@@ -113,7 +113,7 @@ async fn a_lock_has_what_is_left_of_its_lease() {
         assert!(first.is_held() && second.is_held(), "after {:?}", over.elapsed());
         tokio::time::sleep(ms(50)).await;
     }
-    // It was not renewed, whatever else the process holds.
+    // This lock was not renewed, although the process renews others.
     assert!(!own.is_held());
     wait_until("it is free", PATIENCE, async || try_once(&others, "c").await.is_ok()).await;
     for guard in [first, second] {
@@ -127,7 +127,7 @@ fn claim(claims: &Claims, name: &str) -> Claim {
     claim
 }
 
-/// Connects through `proxy`, to a server that has only a moment for each answer.
+/// Connects through `proxy`, with a short time limit for each answer of the server.
 async fn through(proxy: &Proxy) -> Store {
     let url = format!("etcd://127.0.0.1:{}?timeout=300ms&connect_timeout=300ms", proxy.port());
     Store::connect(&url).await.expect("connected")
@@ -138,8 +138,8 @@ async fn granted(store: &Store, claim: &Claim) {
     assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
 }
 
-/// The answers to releases and attempts are lost: nothing else is bound to a lease that something may be bound to late, and
-/// it is revoked once nothing is.
+/// The answers to releases and attempts are lost. Their lease is not used for anything else while a late request may
+/// still bind an entry to it. The lease is revoked once nothing is bound to it.
 #[tokio::test]
 async fn a_lease_is_not_used_again_after_a_lost_answer() {
     let etcd = Etcd::start();
@@ -165,7 +165,7 @@ async fn a_lease_is_not_used_again_after_a_lost_answer() {
         }
         proxy.cut();
         proxy.heal();
-        // A request that takes no lease.
+        // This request needs no lease.
         wait_until("connected", PATIENCE, async || store.inspect(&second.key).await.is_ok()).await;
         granted(&second).await;
         let given: Vec<_> = etcd.lease_ids().into_iter().filter(|id| !leases.contains(id)).collect();
@@ -179,7 +179,8 @@ async fn a_lease_is_not_used_again_after_a_lost_answer() {
     }
 }
 
-/// A lock has waited, and moves to the lease of its ttl. The answer is lost: it moves again, and the lease stays in use.
+/// A lock has waited, and moves to the lease of its ttl. The answer is lost. The lock moves again, and the lease stays
+/// in use.
 #[tokio::test]
 async fn a_lease_is_used_again_after_a_lost_answer_to_a_move() {
     let etcd = Etcd::start();
@@ -212,7 +213,8 @@ async fn a_lease_is_used_again_after_a_lost_answer_to_a_move() {
     assert_eq!(etcd.keys().len(), 0);
 }
 
-/// A `min_hold` keeps the entry of its owner, and so the name that the next owner would use: that takes another one.
+/// A `min_hold` keeps the entry of its owner, and with it the name that the next owner would use. So the next owner
+/// takes another name.
 #[tokio::test]
 async fn a_key_that_is_kept_leaves_its_lease_in_use() {
     let etcd = Etcd::start();

@@ -1,4 +1,4 @@
-//! Members that stand still, die, or are cut off.
+//! Members that stop, die, or are cut off.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use lock_tests::{Bound, Etcd, Flow, PATIENCE, Proxy, wait_until};
 
 use crate::support::{LONG, SHORTEST, a_moment, connect, cycle, empty, manager, ms, try_once, works_again};
 
-/// The cluster stops: the holder is told of the loss before another client can have the key.
+/// The cluster stops. The holder is notified of the loss before another client can hold the key.
 #[tokio::test]
 async fn a_loss_is_told_while_the_cluster_stands_still() {
     let etcd = Etcd::start();
@@ -20,7 +20,7 @@ async fn a_loss_is_told_while_the_cluster_stands_still() {
     let outcome = tokio::time::timeout(PATIENCE, running).await.expect("the loss is told").expect("no panic");
     let error = outcome.expect_err("the lock is lost");
     assert_eq!((error.kind(), error.loss_reason()), (LockErrorKind::Lost, Some(LossReason::Expired)));
-    // The cluster runs nothing yet.
+    // The cluster is still stopped.
     assert!(!waiting.is_finished());
     etcd.cont(0);
     let guard = tokio::time::timeout(PATIENCE, waiting).await.expect("in time").expect("no panic");
@@ -29,7 +29,7 @@ async fn a_loss_is_told_while_the_cluster_stands_still() {
     empty(&etcd, PATIENCE).await;
 }
 
-/// A request for the list of the locks does not wait for ever.
+/// A request for the list of the locks fails at its time limit.
 #[tokio::test]
 async fn a_list_ends_while_the_cluster_stands_still() {
     let etcd = Etcd::start();
@@ -44,7 +44,7 @@ async fn a_list_ends_while_the_cluster_stands_still() {
     held.release().await.expect("an answer");
 }
 
-/// A call that its caller has given up, because the cluster had stopped, leaves no lock.
+/// A caller gave up its request because the cluster had stopped. The request leaves no lock.
 #[tokio::test]
 async fn nothing_is_taken_late() {
     let etcd = Etcd::start();
@@ -58,7 +58,7 @@ async fn nothing_is_taken_late() {
             assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
         }
         etcd.cont(0);
-        // The leases are a minute long: no waiter waits until they expire.
+        // The leases last a minute, so no waiter waits until they expire.
         for key in ["k", "l"] {
             works_again(&others, key).await;
         }
@@ -67,7 +67,7 @@ async fn nothing_is_taken_late() {
     }
 }
 
-/// A network that holds requests back at a random moment, and delivers them after their caller has given up.
+/// A network holds requests back at a random moment, and delivers them after their caller has given up.
 #[tokio::test]
 async fn what_is_delivered_late_takes_nothing() {
     const ROUNDS: usize = 40;
@@ -80,7 +80,7 @@ async fn what_is_delivered_late_takes_nothing() {
     while round < ROUNDS || failed <= ROUNDS / 10 {
         assert!(round < MOST, "{failed} of {round} were cut off: this shows nothing");
         let key = format!("k{round}");
-        // A lease of another length must be asked for; the other is there.
+        // A ttl that is not in use needs a new lease from etcd. The other lease exists already.
         let other = LONG + Duration::from_secs((round % ROUNDS) as u64);
         let (length, longest) = if round % 2 == 0 { (LONG, ms(2)) } else { (other, ms(6)) };
         let request = locks.lock(key).ttl(length).strategy(strategy::fail_fast());
@@ -96,13 +96,14 @@ async fn what_is_delivered_late_takes_nothing() {
         works_again(&locks, "other").await;
         round += 1;
     }
-    // The leases are a minute long. A session without keys ends with the manager, or by itself: a shutdown does not wait long.
+    // The leases last a minute. A session without keys ends with the manager or on its own. A shutdown does not wait
+    // long for it.
     empty(&etcd, PATIENCE).await;
     locks.shutdown(ms(100)).await;
     wait_until("no lease is left", LONG * 2, async || etcd.leases() == 0).await;
 }
 
-/// The leader dies: a holder keeps its lock, and all clients go on over the other members.
+/// The leader dies. The holder keeps its lock, and all clients continue over the other members.
 #[tokio::test]
 async fn a_lock_survives_the_leader() {
     let mut etcd = Etcd::builder().members(3).start();
@@ -111,7 +112,7 @@ async fn a_lock_survives_the_leader() {
     let first = guard.fencing_token().await.expect("with the grant");
     let leader = etcd.leader();
     etcd.kill9(leader);
-    // Longer than the lease.
+    // This time is longer than the lease.
     let over = Bound::new(LONG);
     while over.elapsed() < Duration::from_secs(14) {
         assert!(guard.is_held(), "renewed over the others, after {:?}", over.elapsed());
@@ -128,7 +129,7 @@ async fn a_lock_survives_the_leader() {
     works_again(&locks, "k").await;
 }
 
-/// Returns how many entries there are, by a member that lives.
+/// Returns the number of entries, as a live member reports it.
 fn locks_of(etcd: &Etcd, dead: usize) -> usize {
     let member = (dead + 1) % 3;
     etcd.ctl_of(member, &["get", "k/", "--prefix", "--keys-only"])
@@ -137,8 +138,8 @@ fn locks_of(etcd: &Etcd, dead: usize) -> usize {
         .count()
 }
 
-/// Most members are gone: an error that says so within the bound, the holder loses in time, and all is well again
-/// after.
+/// Most members are down. Requests fail within the time limit with an error that says so, and the holder is notified of
+/// its loss in time. Afterwards everything works again.
 #[tokio::test]
 async fn without_a_majority_nothing_is_granted() {
     let mut etcd = Etcd::builder().members(3).start();
@@ -157,13 +158,13 @@ async fn without_a_majority_nothing_is_granted() {
     works_again(&locks, "k").await;
 }
 
-/// A member that is stopped is left for another one.
+/// A client moves from a stopped member to another one.
 #[tokio::test]
 async fn a_member_that_stands_still_is_left() {
     let etcd = Etcd::builder().members(3).start();
     let locks = manager(&etcd).await;
     cycle(&locks, "k").await;
-    // One of the three has the connection; each in turn stands still.
+    // The client is connected to one of the three members. Each member is stopped in turn.
     for member in 0..3 {
         etcd.stop(member);
         works_again(&locks, "k").await;

@@ -33,8 +33,8 @@ async fn acquire(store: &Store, claim: &Claim) {
     assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
 }
 
-/// A lease counts from before the look that shows the entry, not only from before the sign of life: a leader that was
-/// replaced may answer the latter, and has not answered the former.
+/// A lease is counted from before the read that shows the entry, and not only from before the heartbeat. A leader that
+/// was replaced may answer the heartbeat, but cannot answer the read.
 #[tokio::test]
 async fn a_renewal_counts_from_before_its_look() {
     const EACH_WAY: Duration = ms(50);
@@ -45,7 +45,8 @@ async fn a_renewal_counts_from_before_its_look() {
     let claim = claim("k");
     acquire(&store, &claim).await;
     proxy.delay(EACH_WAY);
-    // A look and a sign of life; where nothing is known of the entry, a look, a lease and a write, of which the lease counts.
+    // A renewal is a read and a heartbeat. A store that does not know the entry sends a read, a lease and a write; only
+    // the lease counts here.
     for (store, requests) in [(&store, 2), (&other, 2)] {
         let answers = store.renew(&[Renew { claim: &claim, ttl: LONG }]).await;
         let [Renewal::Renewed { sent, .. }] = &answers[..] else { panic!("{answers:?}") };
@@ -54,7 +55,7 @@ async fn a_renewal_counts_from_before_its_look() {
     }
 }
 
-/// A store that has not made the entry finds it by its owner, and keeps it under its name.
+/// A store that has not created the entry finds it by its owner, and keeps it under its name.
 #[tokio::test]
 async fn a_store_renews_the_entry_of_another_with_a_longer_lease() {
     let etcd = Etcd::start();
@@ -69,7 +70,7 @@ async fn a_store_renews_the_entry_of_another_with_a_longer_lease() {
     assert!(etcd.keys().is_empty(), "{:?}", etcd.keys());
 }
 
-/// The answer to a release was lost: the next one answers the same.
+/// The answer to a release is lost. A repeated release gives the same answer.
 #[tokio::test]
 async fn a_release_that_keeps_the_key_can_be_repeated() {
     let etcd = Etcd::start();
@@ -85,7 +86,7 @@ async fn a_release_that_keeps_the_key_can_be_repeated() {
     assert_eq!((etcd.keys().len(), etcd.leases()), (3, 2), "the keys stay taken");
 }
 
-/// Releases that keep the key are cut off at every moment and repeated: each leaves one key, and its one lease.
+/// Releases that keep the key are cut off at every moment and repeated. Each leaves one key with one lease.
 #[tokio::test]
 async fn a_release_that_is_repeated_leaves_no_lease_behind() {
     const ROUNDS: usize = 40;
@@ -112,7 +113,7 @@ async fn a_release_that_is_repeated_leaves_no_lease_behind() {
     assert_eq!((etcd.keys().len(), etcd.leases()), (ROUNDS, ROUNDS));
 }
 
-/// The key was taken from its holder: its release keeps nothing, and leaves nothing.
+/// The holder has lost the key to an operator. Its release keeps no key, and leaves no lease.
 #[tokio::test]
 async fn a_release_of_what_has_gone_leaves_no_lease_behind() {
     let etcd = Etcd::start();
@@ -130,7 +131,7 @@ async fn a_release_of_what_has_gone_leaves_no_lease_behind() {
             proxy.heal();
         };
         let (first, ()) = tokio::join!(store.release(&claim, Some(LONG)), hold);
-        // Its lease, and the lease that was to keep the key.
+        // The two leases are that of the holder and the one that was to keep the key.
         let both = first.is_err() && etcd.leases() == 2;
         etcd.ctl(&["del", &format!("k{round}/"), "--prefix"]);
         let again = async || store.release(&claim, Some(LONG)).await.is_ok();
@@ -147,8 +148,8 @@ async fn a_release_of_what_has_gone_leaves_no_lease_behind() {
     assert!(left_one, "it was cut off at other moments: this shows nothing");
 }
 
-/// An operator has taken the lease of several keys away, and left their values: the owner that asks again binds them to
-/// another one.
+/// An operator has revoked the lease of several keys, and kept their values. When their owner repeats its request, it
+/// binds them to another lease.
 #[tokio::test]
 async fn several_keys_without_a_lease_are_bound_again() {
     let etcd = Etcd::start();
@@ -172,8 +173,8 @@ async fn the_member_that_answers_is_reported() {
     assert!(took > Duration::ZERO && took < PATIENCE, "{took:?}");
 }
 
-/// A busy process hands a grant on millions of times while no other process waits. Each holder has a token all the
-/// same, and each is larger than those before.
+/// A busy process hands a grant on millions of times while no other process waits. Each holder still has a token, and
+/// each token is larger than those before.
 #[tokio::test]
 async fn a_grant_that_is_handed_on_without_end_has_tokens_without_end() {
     let etcd = Etcd::start();

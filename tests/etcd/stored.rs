@@ -19,9 +19,9 @@ async fn nothing_is_left_of_a_lock() {
     let other = try_once(&manager(&etcd).await, "order:42").await.expect_err("it is held");
     assert!(other.is_contended() && other.holder().is_some(), "{other}");
     assert_eq!(guard.release().await.expect("an answer"), Released::Released);
-    // Each of the two has the lease of its session.
+    // The two leases are those of the two sessions.
     assert_eq!((etcd.keys().len(), etcd.leases()), (0, 2));
-    // Also when the request was dropped, refused, or given up.
+    // The same holds for a request that was dropped, refused, or given up.
     let held = try_once(&locks, "k").await.expect("free");
     for _ in 0..3 {
         try_once(&locks, "k").await.expect_err("held");
@@ -31,7 +31,7 @@ async fn nothing_is_left_of_a_lock() {
     }
     drop(held);
     empty(&etcd, PATIENCE).await;
-    // A session without keys ends with the manager, or by itself: a shutdown does not wait long.
+    // A session without keys ends with the manager or on its own. A shutdown does not wait long for it.
     locks.shutdown(ms(100)).await;
     wait_until("no lease is left", LONG * 2, async || etcd.leases() == 0).await;
 }
@@ -41,9 +41,9 @@ async fn who_had_to_wait_holds_since_the_grant() {
     let etcd = Etcd::start();
     let (locks, other) = (manager(&etcd).await, manager(&etcd).await);
     is_held_since_its_grant(&locks, &other, Duration::from_secs(15)).await;
-    // A lock that stays on the lease of its wait.
+    // This lock stays on the lease of its wait.
     is_held_since_its_grant(&locks, &other, Duration::from_secs(4)).await;
-    // Who is granted the key at once needs no renewal.
+    // A holder that is granted the key at once needs no renewal.
     let held = try_once(&locks, "k").await.expect("free");
     let holder = other.inspect("k").await.expect("an answer").expect("it is held").holders.remove(0);
     assert!(holder.held_since >= holder.record.map(|record| record.since_epoch()), "{:?}", holder.held_since);
@@ -93,7 +93,8 @@ async fn the_recipe_of_etcd_stands_in_the_same_line() {
     let error = try_once(&locks, "order:42").await.expect_err("they hold it");
     assert!(error.is_contended() && error.holder().is_none(), "{error}");
     drop(theirs);
-    // Killed: their lease has to run out, a minute by default. It is listed, and an operator can end it.
+    // The process of `etcdctl` is killed, so its lease must expire, by default after a minute. The lock is listed, and
+    // an operator can end it.
     let info = locks.inspect("order:42").await.expect("an answer").expect("it is held");
     assert!(
         locks.force_release("order:42", &info.holders[0].id, "the holder is dead").await.expect("an answer")
@@ -109,7 +110,7 @@ async fn the_recipe_of_etcd_stands_in_the_same_line() {
     assert!(error.is_contended(), "{error}");
 }
 
-/// `etcdctl lock` knows no permits: it waits for all that stand before it, and no permit is given past it.
+/// `etcdctl lock` does not support permits. It waits for all earlier entries, and no permit is granted past it.
 #[tokio::test]
 async fn the_recipe_of_etcd_excludes_a_semaphore() {
     let etcd = Etcd::start();
@@ -126,7 +127,7 @@ async fn the_recipe_of_etcd_excludes_a_semaphore() {
     drop(theirs);
 }
 
-/// A permit that waits is served although the lock of another program comes after it.
+/// A waiting permit is served although the lock of another program is queued behind it.
 #[tokio::test]
 async fn a_waiting_permit_is_served_before_a_lock_of_another_program() {
     let etcd = Etcd::start();
@@ -142,7 +143,8 @@ async fn a_waiting_permit_is_served_before_a_lock_of_another_program() {
     drop(theirs);
 }
 
-/// An operator has written entries with `etcdctl put`, which takes their lease away: nothing of them stays.
+/// An operator has overwritten entries with `etcdctl put`, which detaches their lease. The release removes them
+/// nevertheless.
 #[tokio::test]
 async fn an_entry_that_was_overwritten_goes_with_its_release() {
     let etcd = Etcd::start();
@@ -168,7 +170,7 @@ async fn an_entry_that_was_overwritten_goes_with_its_release() {
     empty(&etcd, PATIENCE).await;
 }
 
-/// A holder whose entry was overwritten is told by its next renewal, because that entry no longer expires.
+/// A holder whose entry was overwritten is notified by its next renewal, because that entry no longer expires.
 #[tokio::test]
 async fn a_holder_whose_entry_was_overwritten_is_told() {
     let etcd = Etcd::start();
@@ -181,7 +183,7 @@ async fn a_holder_whose_entry_was_overwritten_is_told() {
     empty(&etcd, PATIENCE).await;
 }
 
-/// An operator blocks the key with a name copied from a listing, which this process would use again.
+/// An operator blocks the key under a name copied from a listing. This process would use that name again.
 #[tokio::test]
 async fn what_another_program_writes_to_a_name_that_is_free_is_not_its_own() {
     let etcd = Etcd::start();
@@ -202,7 +204,8 @@ async fn what_another_program_writes_to_a_name_that_is_free_is_not_its_own() {
     guard.release().await.expect("an answer");
 }
 
-/// The entry of a waiter has a value of another program and the lease of that. It queues again, and is not granted.
+/// Another program has overwritten the entry of a waiter with its own value and lease. The waiter queues again, and the
+/// overwritten entry does not count as its grant.
 #[tokio::test]
 async fn a_waiter_whose_entry_was_overwritten_with_a_lease_is_granted_an_entry_of_its_own() {
     let etcd = Etcd::start();

@@ -1,14 +1,14 @@
-//! The parts that the topics share.
+//! Helpers that several topics share.
 
 use std::time::Duration;
 
 use lock_core::{LockError, LockGuard, LockManager, Released, strategy};
 use lock_tests::{Bound, Etcd, PATIENCE, wait_until, wait_until_or};
 
-/// A lease that no test outlives: only a release frees such a key.
+/// A lease that no test outlives, so that only a release frees the key.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// The shortest lease of etcd with its default election timeout.
+/// The shortest lease that etcd grants with its default election timeout.
 pub(crate) const SHORTEST: Duration = Duration::from_secs(2);
 
 pub(crate) const fn ms(millis: u64) -> Duration {
@@ -21,7 +21,7 @@ pub(crate) async fn within<T>(bound: Duration, what: &str, future: impl Future<O
     outcome.unwrap_or_else(|_| panic!("{what} took longer than {bound:?}"))
 }
 
-/// Waits for a random part of `longest`, exactly: a timer counts whole milliseconds.
+/// Waits for a random part of `longest`. The wait is more exact than a timer, which counts whole milliseconds.
 pub(crate) async fn a_moment(longest: Duration) {
     let (since, moment) = (Bound::new(PATIENCE), longest.mul_f64(fastrand::f64()));
     while since.elapsed() < moment {
@@ -37,13 +37,13 @@ pub(crate) async fn connect(url: &str) -> LockManager {
     LockManager::connect(url).await.expect("the cluster takes locks")
 }
 
-/// Returns why no manager comes of the URL.
+/// Returns the error with which the URL is refused.
 pub(crate) async fn refused(url: &str) -> LockError {
     let connecting = tokio::time::timeout(PATIENCE, LockManager::connect(url)).await;
     connecting.expect("a refusal takes no longer than a dial").expect_err("no connection")
 }
 
-/// Tries once, with a lease that only a release ends.
+/// Tries once, with a lease that no test outlives.
 pub(crate) async fn try_once(locks: &LockManager, key: &str) -> Result<LockGuard, LockError> {
     locks.lock(key).ttl(LONG).strategy(strategy::fail_fast()).acquire().await
 }
@@ -63,7 +63,7 @@ pub(crate) async fn works_again(locks: &LockManager, key: &str) {
     .await;
 }
 
-/// Returns the lease that the entry of a key is bound to, `None` without an entry.
+/// Returns the lease of the entry of a key, or `None` if there is no entry.
 pub(crate) fn lease_of(etcd: &Etcd, key: &str) -> Option<i64> {
     let text = etcd.ctl(&["get", &format!("{key}/"), "--prefix", "-w", "fields"]);
     let line = text.lines().find_map(|line| line.strip_prefix("\"Lease\" : "));

@@ -24,7 +24,7 @@ async fn locks_are_handed_over_and_renewed_over_tls() {
     let waiting = tokio::spawn(other.fair("k").ttl(LONG).wait(LONG).acquire());
     let line = async || one.inspect("k").await.expect("an answer").is_some_and(|lock| lock.waiting == 1);
     wait_until("it waits", PATIENCE, line).await;
-    // Longer than its lease.
+    // This pause is longer than the lease.
     tokio::time::sleep(SHORTEST * 2).await;
     assert!(held.is_held(), "renewed");
     held.release().await.expect("an answer");
@@ -32,7 +32,7 @@ async fn locks_are_handed_over_and_renewed_over_tls() {
     next.expect("handed over").release().await.expect("an answer");
 }
 
-/// Etcd 3.4.21, 3.5.4 and earlier allow 250 streams over TLS. Each claim that waits has one.
+/// etcd 3.4.21, 3.5.4 and earlier allow 250 streams over TLS. Each waiting claim uses one stream.
 #[tokio::test]
 async fn many_who_wait_leave_room_for_other_calls() {
     const STREAMS: usize = 8;

@@ -1,4 +1,4 @@
-//! Waiters: none polls, and all of one process share one watch.
+//! Waiters do not poll. All waiters of one process share one watch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,14 +13,14 @@ const WAITERS: usize = 200;
 
 const SEMAPHORE_WAITERS: usize = 60;
 
-/// The lease of a waiter. A lock with this ttl is not bound to a longer lease once it is served, which would be another
-/// notice.
+/// The lease of a waiter. A lock with this ttl stays on this lease when it is served. A move to a longer lease would be
+/// another notification.
 const OF_A_WAITER: Duration = Duration::from_secs(4);
 
-/// The notices of one deletion to the watches of two processes, and one more.
+/// The notifications of one deletion for the watches of two processes, and one more.
 const OF_ONE_RELEASE: f64 = 3.0;
 
-/// Two hundred wait for one key. A release is sent once to each process, however many waiters it has.
+/// Two hundred waiters wait for one key. A release is sent once to each process, whatever the number of its waiters.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_release_is_told_once_to_each_process() {
     let etcd = Etcd::start();
@@ -47,8 +47,8 @@ async fn one_release_is_told_once_to_each_process() {
     empty(&etcd, PATIENCE).await;
 }
 
-/// Sixty wait for a semaphore of three. A release is sent once to each process, however many waiters it has, and the
-/// next is served whichever of the three leaves.
+/// Sixty waiters wait for a semaphore of three. A release is sent once to each process, whatever the number of its
+/// waiters. The next waiter is served whichever of the three holders releases.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_release_of_a_semaphore_is_told_once_to_each_process() {
     let etcd = Etcd::start();
@@ -108,7 +108,7 @@ async fn a_wait_that_is_over_leaves_no_watch() {
     empty(&etcd, PATIENCE).await;
 }
 
-/// Many calls at the same moment share one connection.
+/// Many simultaneous calls share one connection.
 #[tokio::test]
 async fn a_thousand_calls_at_once_are_all_answered() {
     let etcd = Etcd::start();
@@ -124,8 +124,8 @@ async fn a_thousand_calls_at_once_are_all_answered() {
     empty(&etcd, PATIENCE).await;
 }
 
-/// The waiters of one process hand the lock to each other for as long as no other process waits. A task that releases
-/// asks every 10 ms whether another process waits.
+/// The waiters of one process hand the lock to each other while no other process waits. A task that releases checks
+/// every 10 ms whether another process waits.
 #[tokio::test]
 async fn hand_offs_inside_a_process_write_nothing() {
     const TASKS: u32 = 4;
@@ -135,13 +135,13 @@ async fn hand_offs_inside_a_process_write_nothing() {
     let granted = || etcd.metric("etcd_debugging_lease_granted_total");
     let before = granted();
     take_turns(&locks, LONG, TASKS, HOLDS).join_all().await;
-    // Each task may ask before it knows of the others.
+    // Each task may request a lease before it knows of the others.
     let leases = granted() - before;
     assert!(leases <= f64::from(TASKS), "{leases} leases for {} holds", HOLDS * TASKS);
 }
 
-/// The process also asks whether its grant is still there: its hand-offs must not continue beside another holder until
-/// the next renewal.
+/// The process also checks whether its grant still exists. If the grant is lost, hand-offs must stop before the next
+/// renewal, so that they do not continue next to another holder.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_whose_grant_is_gone_hands_it_off_no_longer_than_a_quantum() {
     let etcd = Etcd::start();
@@ -152,7 +152,7 @@ async fn a_process_whose_grant_is_gone_hands_it_off_no_longer_than_a_quantum() {
         let (locks, holds, stops) = (locks.clone(), Arc::clone(&holds), Arc::clone(&stops));
         tasks.spawn(async move {
             while !stops.load(Ordering::SeqCst) {
-                // The task that has the grant when it is lost is told, and asks again.
+                // The task that holds the lost grant is notified, and requests again.
                 let Ok(guard) = locks.lock("k").ttl(LONG).wait(LONG).acquire().await else { continue };
                 holds.fetch_add(1, Ordering::SeqCst);
                 tokio::time::sleep(ms(1)).await;
@@ -165,7 +165,7 @@ async fn a_process_whose_grant_is_gone_hands_it_off_no_longer_than_a_quantum() {
     let held = keys.first().expect("an entry");
     let stranger = format!("{}/stranger", held.rsplit_once('/').expect("a path").0);
     etcd.transact(&format!("del {held}\nput {stranger} somebody"));
-    // It must stop after one quantum, and not with the next renewal, which comes after a third of the ttl.
+    // Hand-offs must stop after one quantum, and not at the next renewal, which happens after a third of the ttl.
     tokio::time::sleep(ms(1_000)).await;
     let before = holds.load(Ordering::SeqCst);
     tokio::time::sleep(ms(1_000)).await;

@@ -1,4 +1,4 @@
-//! The findings of a doctor, as the tests of the stores look at them.
+//! Helpers for the findings of a doctor, which the tests of several stores use.
 
 #![allow(dead_code, reason = "not every store uses all of it")]
 
@@ -14,12 +14,12 @@ pub(crate) async fn rules(locks: &LockManager) -> Vec<(&'static str, Severity)> 
     rules
 }
 
-/// Looks until there is a finding of this rule, and returns it.
+/// Runs the doctor until there is a finding of this rule, and returns the finding.
 pub(crate) async fn found(locks: &LockManager, rule: &str) -> Finding {
     looked_for(locks, rule, |one| one.rule == rule).await
 }
 
-/// As [`found`], of this severity.
+/// Returns a finding of this rule with this severity. Otherwise like [`found`].
 pub(crate) async fn found_as(locks: &LockManager, rule: &str, severity: Severity) -> Finding {
     let what = format!("{severity} {rule}");
     looked_for(locks, &what, |one| one.rule == rule && one.severity == severity).await
@@ -45,7 +45,7 @@ async fn looked_for(locks: &LockManager, what: &str, is_meant: impl Fn(&Finding)
     }
 }
 
-/// Looks until there is no finding of this rule.
+/// Runs the doctor until there is no finding of this rule.
 pub(crate) async fn gone(locks: &LockManager, rule: &str) {
     let bound = Bound::new(PATIENCE);
     loop {

@@ -7,7 +7,7 @@ use lock_tests::{PATIENCE, wait_until};
 
 use crate::support::{LONG, within};
 
-/// A request that waits without end, with a lease that only a release ends.
+/// Returns a request that waits without end, with a lease that no test outlives.
 pub(crate) fn fair(locks: &LockManager) -> LockRequest {
     locks.fair("k").ttl(LONG).strategy(strategy::wait())
 }
@@ -20,8 +20,8 @@ pub(crate) async fn waiting(locks: &LockManager, number: usize) {
     .await;
 }
 
-/// Has tasks wait one after another, several of one process before one of another, and some of them give up. Checks that
-/// the others get the key in their order, with growing tokens.
+/// Queues tasks in sequence: several of one process, then one of another. Some of them give up. Checks that the others
+/// get the key in their order, with growing tokens.
 pub(crate) async fn is_served_in_order(processes: [&LockManager; 3]) {
     const ORDER: [usize; 13] = [0, 0, 1, 0, 0, 0, 1, 1, 2, 0, 1, 0, 0];
     const GONE: [usize; 4] = [0, 5, 6, 12];

@@ -1,5 +1,5 @@
-//! Several processes that are candidates for one lead, while their leaders are killed. The tests of several stores
-//! include this module.
+//! Several processes are candidates for one lead, while their leaders are killed. The tests of several stores include
+//! this module.
 #![allow(dead_code, reason = "each store uses its part")]
 
 use std::time::Duration;
@@ -9,11 +9,11 @@ use lock_core::testkit::history::{Hold, check};
 use lock_tests::{Bound, PATIENCE, RedisServer, Worker, monotonic};
 use tokio::time::sleep;
 
-/// The program that the tests control; see its documentation.
+/// The program that the tests control. Its documentation describes its modes.
 const WORKER: &str = env!("CARGO_BIN_EXE_worker");
 const KEY: &str = "scheduler";
 
-/// The processes, and what they have printed.
+/// The processes, and their output.
 pub(crate) struct Party {
     url: String,
     ttl: Duration,
@@ -78,7 +78,7 @@ impl Party {
         }
     }
 
-    /// Waits until every process leads and has written, whichever of their tokens is the larger.
+    /// Waits until every process leads and has written. The order of their tokens does not matter.
     pub(crate) async fn all_lead(&mut self) {
         let bound = Bound::new(PATIENCE);
         let leads = |terms: &[Term], number| terms.iter().any(|term| term.worker == number && term.wrote);
@@ -89,12 +89,12 @@ impl Party {
         }
     }
 
-    /// Kills the leader, and starts another candidate in its place. Returns how long it took until another led.
+    /// Kills the leader, and starts another candidate in its place. Returns the time until another process led.
     pub(crate) async fn kill_leader(&mut self, leader: &Term) -> (Term, Duration) {
         let number = leader.worker;
         let next = self.candidate(number);
         let killed = std::mem::replace(&mut self.workers[number], next);
-        // The process led until this time.
+        // The process led at least until this time.
         let alive = monotonic();
         let lines = killed.kill9().await;
         let dead = monotonic();
@@ -110,7 +110,8 @@ impl Party {
         (next, took)
     }
 
-    /// Stops the leader with SIGSTOP until another leads, and for as long as a ttl after that. Returns the other.
+    /// Stops the leader with SIGSTOP until another process leads, and then for one more ttl. Returns the term of the
+    /// other.
     pub(crate) async fn pause_leader(&mut self, leader: &Term) -> Term {
         let number = leader.worker;
         self.workers[number].process().stop();
@@ -126,7 +127,7 @@ impl Party {
         next
     }
 
-    /// Lets the leader resign. Returns how long it took until another led.
+    /// Makes the leader resign. Returns the time until another process led.
     pub(crate) async fn resign_leader(&mut self, leader: &Term) -> (Term, Duration) {
         let told = monotonic();
         self.workers[leader.worker].tell("resign");
@@ -135,7 +136,7 @@ impl Party {
         (next, took)
     }
 
-    /// Ends all processes in good order, and returns their terms.
+    /// Ends all processes regularly, and returns their terms.
     pub(crate) async fn end(mut self) -> Outcome {
         for (number, worker) in std::mem::take(&mut self.workers).into_iter().enumerate() {
             for line in worker.finish().await {
@@ -194,15 +195,15 @@ fn time(nanos: &str) -> Option<Duration> {
     nanos.parse().ok().map(Duration::from_nanos)
 }
 
-/// The terms of a party that is over.
+/// The terms of all processes of a party.
 pub(crate) struct Outcome {
     pub(crate) terms: Vec<Term>,
     refused: Vec<String>,
 }
 
 impl Outcome {
-    /// Checks that no two led at once, that every leader had a larger token than the leaders before it, and that the
-    /// resource refused no leader.
+    /// Checks that no two processes led at once, that every leader had a larger token than earlier leaders, and that
+    /// the resource refused no leader.
     pub(crate) fn check(&self) -> Result<(), String> {
         if let Some(line) = self.refused.first() {
             return Err(format!("the resource refused one that led: {line}"));
@@ -234,14 +235,14 @@ impl Term {
     }
 }
 
-/// Lets `processes` be candidates, kills their leaders `kills` times, and lets one resign. Returns how long each kill
+/// Runs `processes` candidates, kills their leaders `kills` times, and makes one resign. Returns how long each kill
 /// left the others without a leader.
 pub(crate) async fn survive(url: &str, ttl: Duration, processes: usize, kills: usize) -> Vec<Duration> {
     let mut party = Party::start(url, ttl, processes, &[]).await;
     let mut leader = party.leader_after(0).await;
     let mut took = Vec::new();
     for _ in 0..kills {
-        // At any time of its lease.
+        // The kill happens at a random time of the lease.
         sleep(ttl.mul_f64(0.5 * fastrand::f64())).await;
         let (next, without) = party.kill_leader(&leader).await;
         took.push(without);

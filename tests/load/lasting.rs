@@ -1,4 +1,4 @@
-//! Holds that outlast their lease, are extended and downgraded, and keep their key after the release.
+//! Holds that are longer than their lease, are extended and downgraded, and keep their key after the release.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use tokio::time::{sleep, timeout};
 
 use super::{Held, Kind, Worker, ms};
 
-/// Which holds last.
+/// The settings of the long holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lasting {
-    /// One hold of so many lasts, and one request of so many has a `min_hold`.
+    /// One hold out of this number is long, and one request out of this number has a `min_hold`.
     pub(crate) one_of: u8,
-    /// The longest of them; the shortest lasts half as long.
+    /// The longest duration of a long hold. The shortest is half of it.
     pub(crate) longest: Duration,
-    /// They extend their lease to at most so many times the ttl.
+    /// A long hold extends its lease to at most this many times the ttl.
     pub(crate) extends_to: u32,
     pub(crate) min_hold: Duration,
 }
 
 impl Worker {
-    /// Holds for at most the longest time, and changes the lease meanwhile. `None` when the lock was released by that.
+    /// Holds for at most the longest time, and changes the lease meanwhile. Returns `None` if this released the lock.
     pub(super) async fn last(&mut self, mut held: Held, lasting: Lasting) -> Option<Held> {
         let until = held.acquired + lasting.longest.mul_f64(0.5 + 0.5 * self.random.f64());
         loop {
@@ -35,7 +35,7 @@ impl Worker {
                     let ttl = self.load.ttl * self.random.u32(1..=lasting.extends_to);
                     let patience =
                         if self.random.bool() { Duration::MAX } else { ms(self.random.u64(0..20)) };
-                    // If it fails or is given up, the old lease continues.
+                    // If the extend fails or is given up, the old lease continues.
                     drop(timeout(patience, held.guard.extend(ttl)).await);
                 }
                 _ => sleep(ms(self.random.u64(20..400))).await,
@@ -43,7 +43,7 @@ impl Worker {
         }
     }
 
-    /// Turns a writer into a reader: another hold, whose token is the same.
+    /// Turns a writer into a reader. This is another hold with the same token.
     async fn downgrade(&mut self, held: Held) -> Option<Held> {
         self.record(&held);
         let guard = held.guard.downgrade().await.ok()?;

@@ -39,27 +39,27 @@ pub(crate) enum Kind {
     Permit,
 }
 
-/// The work of the workers.
+/// The work that a test runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    /// Each request picks one of these.
+    /// The kinds from which each request picks one.
     pub(crate) kinds: &'static [Kind],
     pub(crate) ttl: Duration,
-    /// How long a request waits.
+    /// The longest wait of a request.
     pub(crate) wait: Duration,
-    /// One request of so many is dropped within so long.
+    /// One request out of this number is dropped within this time.
     pub(crate) drops: Option<(u8, Duration)>,
-    /// Whether no lock may be lost.
+    /// Whether any loss of a lock is a failure.
     pub(crate) keeps: bool,
-    /// Some holds outlast their lease and change it; the others take a few milliseconds.
+    /// The settings of the holds that are longer than their lease. All other holds take a few milliseconds.
     pub(crate) lasting: Option<Lasting>,
 }
 
-/// When the workers stop.
+/// The condition under which the workers stop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
     After(Duration),
-    /// After the first time, and with so many holds; the second time is a failure.
+    /// The workers stop after the first time if there are this many holds. The second time is a failure.
     With(usize, Duration, Duration),
 }
 
@@ -68,12 +68,12 @@ const fn ms(millis: u64) -> Duration {
 }
 
 impl Load {
-    /// Exclusive locks that are waited for to the end.
+    /// Returns a load of exclusive locks whose requests are never dropped.
     pub(crate) const fn exclusive(ttl: Duration, wait: Duration) -> Self {
         Self { kinds: &[Kind::Lock], ttl, wait, drops: None, keeps: false, lasting: None }
     }
 
-    /// Runs so many workers for each manager.
+    /// Runs this many workers for each manager.
     pub(crate) async fn run(
         self,
         managers: &[LockManager],
@@ -86,7 +86,7 @@ impl Load {
         history
     }
 
-    /// Runs so many workers for each manager. Worker `w` uses the manager `w` modulo their number.
+    /// Runs this many workers for each manager. Worker `w` uses the manager `w` modulo the number of managers.
     pub(crate) async fn run_into(
         self,
         history: &History,
@@ -115,7 +115,7 @@ struct Worker {
     random: Rng,
 }
 
-/// A lock under which a worker works.
+/// A lock that a worker holds.
 struct Held {
     guard: LockGuard,
     kind: Kind,
@@ -123,7 +123,7 @@ struct Held {
     mode: Mode,
     asked: Duration,
     acquired: Duration,
-    /// The last check has shown that the lock is held until this time.
+    /// The last check showed that the lock is held until this time.
     certain: Duration,
     fence: Option<FencingToken>,
 }
@@ -141,7 +141,7 @@ impl Worker {
         }
     }
 
-    /// Requests a lock, and holds it if it is granted in time.
+    /// Requests a lock, and holds it if the lock is granted in time.
     async fn turn(&mut self) {
         let Load { ttl, wait, drops, lasting, .. } = self.load;
         let kind = self.load.kinds[self.random.usize(..self.load.kinds.len())];
@@ -162,7 +162,7 @@ impl Worker {
         let asked = self.history.now();
         match timeout(patience, acquire).await {
             Ok(Ok(guard)) => self.hold(guard, (kind, keys, mode), asked).await,
-            // The fault may win for a moment. The key was not held, so there is nothing to record.
+            // The fault may prevail for a moment. The key was not held, so there is nothing to record.
             Ok(Err(error)) => assert!(error.is_temporary(), "{error}"),
             Err(_) => {}
         }
@@ -189,7 +189,7 @@ impl Worker {
         asked: Duration,
     ) {
         let acquired = self.history.now();
-        // Stays certain even if the lock is lost while it is held.
+        // This time stays valid even if the lock is lost while it is held.
         let certain = acquired + guard.remaining();
         let patience = if self.random.bool() { Duration::MAX } else { ms(self.random.u64(0..20)) };
         let fence = timeout(patience, guard.fencing_token()).await.ok().and_then(Result::ok);
@@ -224,13 +224,13 @@ impl Worker {
     }
 }
 
-/// Returns how many holds were recorded, and how many of them with a fencing token.
+/// Returns the number of recorded holds, and how many of these have a fencing token.
 pub(crate) fn count(history: &History) -> (usize, usize) {
     let holds = history.holds();
     (holds.len(), holds.iter().filter(|hold| hold.fence.is_some()).count())
 }
 
-/// Injects faults into one connection to the server and heals it again, for ever. Each takes at most `longest`.
+/// Injects faults into one connection to the server and heals them again, for ever. Each fault lasts at most `longest`.
 pub(crate) async fn disturb(proxy: &Proxy, longest: Duration, mut random: Rng) {
     loop {
         sleep(longest.mul_f64(0.5 * random.f64()) + ms(5)).await;

@@ -1,4 +1,4 @@
-//! The page about the protocol and the models name the same rules.
+//! Checks that the page about the protocol and the models name the same rules.
 
 use std::collections::BTreeSet;
 

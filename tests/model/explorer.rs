@@ -29,9 +29,9 @@ pub(crate) struct Seen<M: Model> {
     pub(crate) states: usize,
     /// The number of steps to the furthest state.
     pub(crate) depth: usize,
-    /// Whether these are all states.
+    /// Whether all states were visited.
     pub(crate) complete: bool,
-    /// The first property that did not hold, and one of the shortest ways to that state.
+    /// The first property that did not hold, and one of the shortest paths to that state.
     pub(crate) broken: Option<(&'static str, Trace<M>)>,
 }
 
@@ -65,7 +65,7 @@ impl Mix {
 
 impl Hasher for Mix {
     fn finish(&self) -> u64 {
-        // The upper bits are mixed best, and a table looks at the lower ones first.
+        // The upper bits are mixed best, but a table uses the lower bits first.
         (self.0 ^ (self.0 >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93).rotate_left(32)
     }
 
@@ -104,13 +104,13 @@ impl Fingerprints {
     }
 }
 
-/// The state before, and the step from it.
+/// The previous state, and the step from it.
 struct Link<S> {
     from: u32,
     step: Option<S>,
 }
 
-/// Visits every state, at most `limit` of them, and stops at the first one in which a property does not hold.
+/// Visits every state, at most `limit` of them. Stops at the first state in which a property does not hold.
 pub(crate) fn explore<M: Model>(model: &mut M, limit: usize) -> Seen<M> {
     let mut seen = Fingerprints::default();
     let first = model.initial();

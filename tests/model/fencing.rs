@@ -1,9 +1,9 @@
-//! A model of fencing tokens on demand: the store makes some, and a process numbers its own hand-offs. It does not
-//! examine who may hold the key, so the key is acquired and extended in one step; messages for tokens and releases may
-//! be late or lost.
+//! A model of fencing tokens on demand: the store creates some tokens, and a process numbers its own hand-offs. The
+//! model does not examine who may hold the key, so the key is acquired and extended in one step. Messages for tokens
+//! and releases may be late or lost.
 //!
-//! Each tick of the clock has one number, as if a tick were a microsecond, so that a process can use up every number.
-//! Making a token takes longer than a microsecond, and so does a loss of data.
+//! Each tick of the clock has one number, as if a tick were a microsecond. So a process can use up all numbers. The
+//! creation of a token takes longer than a microsecond, and so does a loss of data.
 
 use super::explorer::Model;
 
@@ -12,13 +12,13 @@ pub(crate) const GROW: &str = "fencing tokens grow in order of use";
 /// A rule that a test can remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// A process uses no more numbers than time has passed since its first number arrived.
+    /// A process uses at most as many numbers as ticks have passed since its first number arrived.
     BoundByTime,
-    /// The time of the last request that the store has confirmed counts, and not the present time.
+    /// The limit counts until the last request that the store has confirmed, and not until the present time.
     BoundByConfirmed,
-    /// A token is at least the server's time.
+    /// A new token is at least the server's time.
     AtLeastTime,
-    /// A token is larger than the last one.
+    /// A new token is larger than the last one.
     AboveLast,
     /// A release raises the last token to the last number of its process.
     ReleaseRaises,
@@ -28,9 +28,9 @@ pub(crate) enum Rule {
     OfTheTurn,
     /// No hand-off is numbered from a token that is ahead of the server's clock.
     AheadIsNoBase,
-    /// A holder that has handed off gets no token any more, although it requested one before.
+    /// A holder that has handed off gets no token any more, even if it requested one before.
     EndedGetsNone,
-    /// The last token is remembered for as long after it was made as the clock may be set back.
+    /// The last token is remembered for at least as long as the clock may be set back.
     RememberedAsLong,
     /// A renewal prolongs the memory of the last token.
     RenewalKeeps,
@@ -40,9 +40,9 @@ pub(crate) enum Rule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SetBack {
     Never,
-    /// While the key is free, and no holder has died with a token that the store does not know.
+    /// The clock is set back while the key is free, and no holder has died with a token that the store does not know.
     BetweenGrants,
-    /// While the holder has a token. The model ends when that token is forgotten.
+    /// The clock is set back while the holder has a token. The model ends when that token is forgotten.
     WhileHeld,
     AtAnyTime,
 }
@@ -56,21 +56,22 @@ pub(crate) struct Size {
     pub(crate) ttl: u8,
     /// The number of hand-offs of one grant.
     pub(crate) turns: u8,
-    /// The number of requests for a token by one holder.
+    /// The number of token requests by one holder.
     pub(crate) asks: u8,
-    /// Whether holders may die, and lose their grants by time.
+    /// Whether holders may die, and lose their grants when the lease expires.
     pub(crate) deaths: bool,
-    /// Whether the server may forget everything once, or the lock alone.
+    /// Whether the server may once forget everything, or only the lock.
     pub(crate) loses: bool,
     /// The total number of grants.
     pub(crate) grants: u8,
     /// When the server's clock may be set back, once.
     pub(crate) set_back: SetBack,
-    /// By how many ticks it is set back.
+    /// The number of ticks by which the clock is set back.
     pub(crate) back: u8,
-    /// How many ticks of the server's clock the last token is remembered after it was made or a renewal prolonged it.
+    /// The number of ticks of the server's clock for which the last token is remembered. They count from its creation
+    /// or from the last renewal.
     pub(crate) kept: u8,
-    /// The rules that are removed.
+    /// The removed rules.
     pub(crate) without: &'static [Rule],
 }
 
@@ -114,9 +115,9 @@ pub(crate) enum Message {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
-    /// The time by which processes measure.
+    /// The clock by which processes measure.
     now: u8,
-    /// How far the server's clock is late.
+    /// How far the server's clock is behind.
     behind: u8,
     may_lose: bool,
     may_set_back: bool,
@@ -124,7 +125,7 @@ pub(crate) struct State {
     /// The last token, and its owner.
     last: u8,
     of: Option<(u8, u8)>,
-    /// When the server forgets it, by its own clock.
+    /// The time at which the server forgets the last token, by its own clock.
     kept: u8,
     holds: Vec<Hold>,
     net: Vec<Message>,
@@ -143,7 +144,7 @@ pub(crate) enum Step {
     SetBack,
     /// Grants the key to a process, with a plain SET.
     Grant,
-    /// Requests a token; a process that can numbers its own hand-off.
+    /// Requests a token. A process that can do so numbers its own hand-off instead.
     Ask(u8),
     Renew(u8),
     /// Hands the grant to the next waiter of its process.
@@ -194,7 +195,7 @@ impl Fencing {
         if hold.turn == turn && hold.made.is_none() {
             hold.ahead |= ahead;
             let made = Base { first: number, arrived: now, last: number };
-            // It is the store's time alone if earlier holders were numbered in this process.
+            // The base is the store's time alone if earlier holders were numbered in this process.
             let ahead = hold.ahead && self.has(Rule::AheadIsNoBase);
             let earlier = hold.earlier.filter(|_| !ahead);
             let next = earlier.and_then(|earlier| Base { last: earlier.last, ..made }.next(now));
@@ -210,7 +211,7 @@ impl Fencing {
         state.uses(owner, used);
     }
 
-    /// Numbers a holder in its process, or asks the store.
+    /// Numbers a holder in its process, or requests a token from the store.
     fn ask(&self, state: &mut State, owner: u8) {
         let now = state.now;
         let Some(hold) = state.holds.iter_mut().find(|hold| hold.owner == owner) else { return };
@@ -271,8 +272,8 @@ impl State {
         }
     }
 
-    /// Checks that a token is larger than all tokens of the owners before, and smaller than all tokens of the owners
-    /// after: an owner whose grant was lost with the server's data may not know of later owners.
+    /// Checks that a token is larger than all tokens of earlier owners, and smaller than all tokens of later owners. If
+    /// the server lost the grant with its data, the owner may not know of later owners.
     fn uses(&mut self, owner: u8, number: u8) {
         let at = usize::from(owner);
         self.wrong |= self.used[..=at].iter().any(|(_, largest)| *largest >= number);

@@ -10,7 +10,7 @@ use super::world::Protocol;
 const SMALL: usize = 1_000_000;
 const BIG: usize = 20_000_000;
 
-/// Two processes start from nothing, one of them with a request that is not answered in time.
+/// Two processes start from an empty store. A request of one of them is not answered in time.
 pub(crate) const BEGIN: Size = Size {
     tasks: &[&[LONG], &[LONG]],
     queued: false,
@@ -28,11 +28,11 @@ pub(crate) const BEGIN: Size = Size {
     without: &[],
 };
 
-/// Two processes start from nothing, and what they release may linger.
+/// Two processes start from an empty store, and their released grants may linger.
 pub(crate) const LINGERS: Size =
     Size { tasks: &[&[LONG, LONG], &[LONG]], unanswered: 0, turns: false, lingers: true, ..BEGIN };
 
-/// One process holds and has another task to come; the other waits in the store's queue.
+/// One process holds the key, and another of its tasks will request it. The other process waits in the store's queue.
 pub(crate) const QUEUED: Size = Size {
     tasks: &[&[LONG, LONG], &[LONG]],
     queued: true,
@@ -55,17 +55,17 @@ pub(crate) const LEFT: Size = Size { tasks: &[&[LONG, LONG], &[LONG, BRIEF]], tu
 
 pub(crate) const THREE: Size = Size { tasks: &[&[LONG], &[LONG], &[LONG]], owners: 1, ..QUEUED };
 
-/// A holder's lease may run out while another one waits, and a plain SET take the key before that one looks.
+/// A holder's lease may expire while another process waits, and a plain SET may take the key before the waiter looks.
 pub(crate) const OVERTAKEN: Size = Size { grabs: true, beats: 2, turns: false, ..QUEUED };
 
 /// The mark of a holder may be lost while others wait.
 pub(crate) const LOST_MARK: Size = Size { faults: &[Fault::LoseMark], ..QUEUED };
 
-/// One of the processes is of another library.
+/// One of the processes uses another library.
 pub(crate) const FOREIGN: Size =
     Size { tasks: &[&[LONG, LONG], &[LONG]], beats: 1, turns: false, foreign: Some(1), ..BEGIN };
 
-/// The only faults are lost and late messages, and holders that die.
+/// The only faults are lost and late messages, and dead holders.
 pub(crate) const NUMBERS: fencing::Size = fencing::Size {
     end: 6,
     ttl: 2,
@@ -80,16 +80,17 @@ pub(crate) const NUMBERS: fencing::Size = fencing::Size {
     without: &[],
 };
 
-/// The server forgets, and an old holder does not know of its successor yet.
+/// The server forgets its data, and an old holder does not know of its successor yet.
 pub(crate) const FORGETS: fencing::Size =
     fencing::Size { loses: true, turns: 1, end: 6, ttl: 4, deaths: false, ..NUMBERS };
 
-/// The clock is set back by no more than the last token is remembered. Each token that is then ahead of the clock is
-/// the last one plus one.
+/// The clock is set back by no more than the time for which the last token is remembered. Each token that is then ahead
+/// of the clock is the last token plus one.
 pub(crate) const BACK_AS_KEPT: fencing::Size =
     fencing::Size { set_back: SetBack::AtAnyTime, kept: 3, end: 7, turns: 1, deaths: false, ..NUMBERS };
 
-/// The clock is set back by more than that, while the holder has a token. The model ends when that token is forgotten.
+/// The clock is set back by more than that time, while the holder has a token. The model ends when that token is
+/// forgotten.
 pub(crate) const BACK_WHILE_HELD: fencing::Size = fencing::Size {
     set_back: SetBack::WhileHeld,
     back: 3,
@@ -204,8 +205,9 @@ fn tokens_grow_though_the_last_one_is_not_remembered_for_ever() {
     tokens("tokens, clock, held for long", BACK_WHILE_HELD);
 }
 
-/// The limit of the rules: the store learns the numbers of a process with its next renewal or release. A holder that
-/// dies before that, and a clock that is set back to before its first token, are two faults.
+/// This is the limit of the rules. The store learns the numbers of a process with the next renewal or release. Two
+/// faults together break the order: a holder that dies before that, and a clock that is set back to before its first
+/// token.
 #[test]
 fn a_death_and_a_clock_set_back_are_too_much() {
     let size = fencing::Size { set_back: SetBack::AtAnyTime, back: 3, end: 8, turns: 1, ..NUMBERS };

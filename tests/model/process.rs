@@ -1,9 +1,9 @@
-//! The behavior of a process: its local queue, its entry in the store's queue, its grant.
+//! The behavior of a process: its local queue, its entry in the store's queue, and its grant.
 
 use super::protocol::{Head, Hold, LATE, LINGER, Linger, Message, NOW, Owner, Rule, Tick, waiter_lease};
 use super::world::World;
 
-/// The time of a release after which no request of its owner can arrive.
+/// The `until` of a release if no later request of its owner can arrive.
 const CERTAIN: Tick = NOW - 1;
 
 impl World<'_> {
@@ -18,17 +18,17 @@ impl World<'_> {
         Some(Owner { process: u8::try_from(i).expect("BUG: few processes"), number })
     }
 
-    /// Releases whatever an unanswered request may have taken.
+    /// Releases everything that an unanswered request may have acquired.
     fn give_up(&mut self, owner: Owner) {
         self.state.send(Message::Cancel { owner, until: NOW + LATE, told: false });
     }
 
-    /// Releases what the store is known to have granted or queued.
+    /// Releases what the store has certainly granted or queued.
     fn give_back(&mut self, owner: Owner) {
         self.state.send(Message::Cancel { owner, until: CERTAIN, told: false });
     }
 
-    /// Lets a task begin with a plain SET.
+    /// Makes a task begin with a plain SET.
     pub(crate) fn grab(&mut self, i: usize) {
         let ttl = self.state.processes[i].tasks.remove(0);
         if let Some(owner) = self.mint(i) {
@@ -37,8 +37,8 @@ impl World<'_> {
         }
     }
 
-    /// Puts a task into the local queue. The head asks, unless the holder was queued there as well. A task that finds a
-    /// lingering grant has the key at once.
+    /// Puts a task into the local queue. If it is the head and the process has no grant, it sends a request. A task
+    /// that finds a lingering grant gets the key at once.
     pub(crate) fn join_line(&mut self, i: usize) {
         let ttl = self.state.processes[i].tasks.remove(0);
         if self.takes_linger(i, ttl) {
@@ -54,7 +54,7 @@ impl World<'_> {
         }
     }
 
-    /// Lets a task have the lingering grant. Returns whether there is one.
+    /// Gives the lingering grant to a task. Returns whether there is one.
     fn takes_linger(&mut self, i: usize, ttl: Tick) -> bool {
         let takes = self.has(Rule::JoinTakesLinger);
         let Some(linger) = self.state.processes[i].linger.take_if(|_| takes) else { return false };
@@ -63,7 +63,7 @@ impl World<'_> {
         true
     }
 
-    /// Lets the head ask for a queue entry: as `owner`, if that one has not asked yet.
+    /// Makes the head request a queue entry. It uses `owner` if that owner has not sent a request yet.
     pub(crate) fn ask(&mut self, i: usize, owner: Option<Owner>) {
         let Some(owner) = owner.or_else(|| self.mint(i)) else {
             self.state.processes[i].line.clear();
@@ -76,7 +76,7 @@ impl World<'_> {
         self.state.send(Message::Enqueue { owner, sent: NOW, ttl });
     }
 
-    /// Gives up a plain SET without an answer: the task begins again, as another owner.
+    /// Gives up a plain SET without an answer. The task begins again as another owner.
     pub(crate) fn grab_unanswered(&mut self, i: usize) {
         if let Some((owner, ttl)) = self.state.processes[i].grab.take() {
             self.give_up(owner);
@@ -109,7 +109,7 @@ impl World<'_> {
         }
     }
 
-    /// Lets the head give up. Its queue entry belongs to the local queue.
+    /// Makes the head give up. Its queue entry stays with the local queue.
     pub(crate) fn leave_line(&mut self, i: usize) {
         let process = &mut self.state.processes[i];
         process.line.remove(0);
@@ -132,7 +132,7 @@ impl World<'_> {
         }
     }
 
-    /// Lets the holder hand its grant to the head of the local queue.
+    /// Makes the holder hand its grant to the head of the local queue.
     pub(crate) fn turn(&mut self, i: usize) {
         let process = &mut self.state.processes[i];
         let (Some(hold), head) = (&mut process.hold, process.head) else { return };
@@ -145,7 +145,7 @@ impl World<'_> {
         }
     }
 
-    /// Lets the holder release to the store, or lose its grant.
+    /// Makes the holder release to the store, or lose its grant.
     pub(crate) fn finish(&mut self, i: usize) {
         if let Some(hold) = self.state.processes[i].hold.take() {
             self.state.processes[i].contended = false;
@@ -153,7 +153,7 @@ impl World<'_> {
         }
     }
 
-    /// Lets the holder release, and its grant linger.
+    /// Makes the holder release, so that its grant lingers.
     pub(crate) fn linger(&mut self, i: usize) {
         let process = &mut self.state.processes[i];
         if let Some(Hold { owner, until, .. }) = process.hold.take() {
@@ -161,7 +161,7 @@ impl World<'_> {
         }
     }
 
-    /// Gives a lingering grant back.
+    /// Releases a lingering grant to the store.
     pub(crate) fn end_linger(&mut self, i: usize) {
         let process = &mut self.state.processes[i];
         let Some(linger) = process.linger else { return };
@@ -169,7 +169,7 @@ impl World<'_> {
         self.give_back(linger.owner);
     }
 
-    /// Ends a process in good order: its waiters give up, and what lingers goes back. Holders end by themselves.
+    /// Ends a process regularly. Its waiters give up, and a lingering grant is released. Holders release on their own.
     pub(crate) fn close(&mut self, i: usize) {
         self.grab_unanswered(i);
         while !self.state.processes[i].line.is_empty() {
@@ -184,7 +184,7 @@ impl World<'_> {
         }
     }
 
-    /// Is told that another process waits.
+    /// Receives the notification that another process waits.
     fn contended(&mut self, i: usize) {
         if !self.state.processes[i].is_concerned() {
             return;
@@ -199,13 +199,13 @@ impl World<'_> {
         }
     }
 
-    /// Ends the holder's time.
+    /// Ends the time for which the holder certainly has the key.
     pub(crate) fn lose(&mut self, i: usize) {
         self.finish(i);
         self.freed(i);
     }
 
-    /// Lets the head ask, because the grant of another holder of this process may be free.
+    /// Makes the head send a request, because the grant of another holder of this process may be free.
     pub(crate) fn freed(&mut self, i: usize) {
         let process = &self.state.processes[i];
         if process.waits_to_be_told() {
@@ -264,7 +264,7 @@ impl World<'_> {
                 if self.state.processes[usize::from(process)].waits_to_be_told() {
                     self.freed(usize::from(process));
                 } else {
-                    // Remembered until the answer to the request that was sent meanwhile.
+                    // The notification is kept until the answer to the request that was sent meanwhile.
                     self.state.send(message);
                 }
             }
@@ -276,14 +276,14 @@ impl World<'_> {
         }
     }
 
-    /// Learns with its grant that others wait.
+    /// Records that other processes wait, as the answer with the grant reports.
     fn told_of_others(&mut self, owner: Owner, others: bool) {
         let process = &mut self.state.processes[usize::from(owner.process)];
         process.contended |= others && process.hold.is_some_and(|hold| hold.owner == owner);
     }
 
-    /// Learns that the key is held: the task joins the local queue. It asks as the same owner, which has no queue entry
-    /// yet.
+    /// Handles the answer that the key is held. The task joins the local queue and requests a place as the same owner,
+    /// which has no queue entry yet.
     fn taken(&mut self, owner: Owner) {
         let i = usize::from(owner.process);
         let process = &mut self.state.processes[i];
@@ -330,7 +330,7 @@ impl World<'_> {
         self.serve_head(i, owner, until);
     }
 
-    /// Makes the head the holder; the next waiter is notified when that ends.
+    /// Makes the head the holder. The next waiter is notified when this hold ends.
     fn serve_head(&mut self, i: usize, owner: Owner, until: Tick) {
         let process = &mut self.state.processes[i];
         let ttl = process.line.remove(0);
@@ -341,7 +341,7 @@ impl World<'_> {
     fn waiting(&mut self, owner: Owner, sent: Tick, ttl: Tick) {
         let narrow = self.has(Rule::PlaceKeepsLease);
         let process = &mut self.state.processes[usize::from(owner.process)];
-        // An answer for a task that has left is ignored.
+        // An answer for a task that no longer waits is ignored.
         if process.waits_as() != Some(owner) || process.line[0] != ttl {
             return;
         }
@@ -379,7 +379,7 @@ impl World<'_> {
         match process.head {
             Head::Placed { owner: waits, kept, lease } if waits == owner && !process.line.is_empty() => {
                 let until = if from_kept { kept + lease } else { NOW + lease };
-                // Too late to be certain: the next heartbeat finds the grant.
+                // The lease is no longer certain, so the next heartbeat finds the grant.
                 if until > NOW {
                     self.serve_head(i, owner, until);
                 }

@@ -48,8 +48,9 @@ fn briefly(state: &State) -> bool {
     state.processes.iter().all(|process| process.linger.is_none_or(lasts))
 }
 
-/// Checks that a grant does not linger while a waiter is in the store's queue, unless the notification of that or the
-/// release is in flight. A holder by a plain SET that overtook the queue is not notified: its linger ends by time.
+/// Checks that a grant does not linger while a waiter is in the store's queue, unless the notification of the waiter or
+/// the release is in flight. If a plain SET overtook the queue, its holder is not notified, and its linger ends by
+/// time.
 fn gives_way(state: &State) -> bool {
     let lives = |entry: &super::protocol::Entry| entry.until > NOW && state.process(entry.owner).alive;
     let kept = |(i, process): (usize, &super::protocol::Process)| {
@@ -70,8 +71,8 @@ fn is_cancelled(state: &State, owner: Owner) -> bool {
     state.net.iter().any(of)
 }
 
-/// Checks that every owner that the store knows is wanted by its process, or about to be released. Whatever a dead
-/// process has left expires: a queue entry or a lease always has an end.
+/// Checks that every owner that the store knows is wanted by its process, or about to be released. The entries of a
+/// dead process expire, because a queue entry or a lease always has an end.
 fn no_orphan(state: &State) -> bool {
     let holder = state.holder.map(|(owner, _)| owner);
     let known = holder.into_iter().chain(state.waiting.iter().map(|entry| entry.owner));
@@ -81,8 +82,8 @@ fn no_orphan(state: &State) -> bool {
     })
 }
 
-/// Checks that a waiter that relies on another holder of its process is not forgotten: that one holds the key, or its
-/// release is in flight.
+/// Checks that a waiter that relies on another holder of its process is not forgotten. The other holder has the key, or
+/// its release is in flight.
 fn told(state: &State) -> bool {
     let tells = |i: usize| {
         let process = &state.processes[i];
@@ -91,7 +92,7 @@ fn told(state: &State) -> bool {
             Message::Freed { process } => usize::from(*process) == i,
             _ => false,
         };
-        // It may be the holder already without knowing it.
+        // The process may already be the holder without the answer that says so.
         let is_set = process.grab.is_some_and(|(owner, _)| state.holds(owner));
         process.hold.is_some() || is_set || state.net.iter().any(of)
     };

@@ -1,7 +1,7 @@
 //! One key, the processes that want it, and the messages between them.
 
-/// A time relative to now, or a duration: one tick is a third of a lease. Nothing in a state depends on absolute time,
-/// so time has no end.
+/// A time relative to now, or a duration. One tick is a third of a lease. Nothing in a state depends on absolute time,
+/// so a run may last for ever.
 pub(crate) type Tick = i8;
 
 pub(crate) const NOW: Tick = 0;
@@ -11,10 +11,10 @@ pub(crate) const LONG: Tick = 3;
 pub(crate) const BRIEF: Tick = 1;
 /// The life of a queue entry, and the lease of a grant from the queue, unless the ttl is shorter.
 pub(crate) const PLACE: Tick = 2;
-/// A request for the key that is in flight for longer has no effect any more: a SET because its connection is closed,
-/// the script because of its not-after time.
+/// The longest time that a request for the key is in flight and still has an effect. After it, the connection of a SET
+/// is closed, and the not-after time of the script has passed.
 pub(crate) const LATE: Tick = 1;
-/// How long a released grant lingers at most.
+/// The longest time that a released grant lingers.
 pub(crate) const LINGER: Tick = 1;
 
 /// Returns the lease of a grant from the queue.
@@ -25,69 +25,69 @@ pub(crate) fn waiter_lease(ttl: Tick) -> Tick {
 /// A rule that a test can remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// A request without an answer is cancelled again for as long as it may arrive.
+    /// An unanswered request is cancelled again for as long as it may arrive.
     CancelAgain,
-    /// A waiter that stops waiting gives its queue entry up.
+    /// A waiter that gives up cancels its queue entry.
     CancelPlaces,
-    /// A grant by push is counted from the last request that was answered with "keep waiting".
+    /// The lease of a grant by push is counted from the last request whose answer was "keep waiting".
     CountFromKept,
-    /// A heartbeat of a holder extends the lease to the end that it answers.
+    /// A heartbeat of a holder extends the lease to the end that its answer states.
     HeartbeatExtends,
     /// No request shortens a lease.
     NeverShorten,
-    /// After "gone" the waiter queues with a new owner.
+    /// After the answer "gone" the waiter queues with a new owner.
     FreshOwner,
-    /// An owner asks for a queue entry once; without an answer the task asks as another owner.
+    /// An owner requests a queue entry only once. Without an answer, the task requests one as another owner.
     OneRequest,
-    /// A dead entry is removed from both keys of the queue, and half an entry is none.
+    /// A dead entry is removed from both keys of the queue. An entry in only one of them does not count.
     DropBoth,
     /// A heartbeat is counted before the queue is examined.
     SignFirst,
     /// While the key is held, only entries past their deadline are dropped.
     DropDeadOnly,
-    /// A task that takes a queue entry over also takes over the time at which it was last kept.
+    /// A task that takes over a queue entry also takes over the time at which the entry was last confirmed.
     PlaceKeepsTime,
-    /// A task that takes a queue entry over relies on the shortest lease that was requested for it.
+    /// A task that takes over a queue entry relies on the shortest lease that was requested for the entry.
     PlaceKeepsLease,
     /// A head that waits for a holder of its own process is notified of the release.
     ToldOfOwn,
-    /// When a cancel is repeated, each one that ends something notifies the head, and not only the first.
+    /// When a cancel is repeated, each cancel that ends something notifies the head, and not only the first one.
     ToldByRepeats,
-    /// A free key goes to waiters before a newcomer, except by a plain SET.
+    /// A free key is granted to waiters before a newcomer, except by a plain SET.
     OldestFirst,
-    /// A ticket is larger than all others, also after the server's clock was set back.
+    /// A new ticket is larger than all others, even after the server's clock was set back.
     TicketsGrow,
-    /// A push for an owner that does not wait is ignored.
+    /// A push for an owner that no longer waits is ignored.
     PushIgnored,
-    /// A claim that queues marks the value of the holder.
+    /// A claim that queues sets the mark on the holder's value.
     MarkedByQueued,
-    /// So does a sign of life, if the mark is missing.
+    /// A heartbeat of a waiter sets the mark if it is missing.
     MarkedByHeartbeat,
-    /// A holder that the queue grants starts marked while others wait.
+    /// A holder that is granted the key by the queue starts with a mark while others wait.
     GrantedMarked,
-    /// A release serves the queue if its value is marked, and otherwise reads nothing.
+    /// A release serves the queue if the holder's value is marked. Otherwise it does not read the queue.
     ReleaseLooksWhereMarked,
-    /// The value of a holder of another library is left alone.
+    /// The value of another library's holder is not marked.
     OnlyOursMarked,
     /// A grant lingers only if no task of its process waits.
     LineBeforeLinger,
-    /// A task that begins to wait takes the grant that lingers in its process.
+    /// A task that begins to wait gets the grant that lingers in its process.
     JoinTakesLinger,
-    /// The next holder of a lingering grant has what is left of its lease.
+    /// The next holder of a lingering grant gets the rest of its lease.
     LingerKeepsLease,
-    /// A grant that lingers is given back at the end of its linger.
+    /// A lingering grant is released at the end of its linger.
     LingerEnds,
-    /// A grant that lingers is given back when its process is notified of a waiter elsewhere.
+    /// A lingering grant is released when its process is notified of a waiter elsewhere.
     ContendedEndsLinger,
-    /// A grant does not linger if its process was notified of a waiter elsewhere while it was held.
+    /// A grant does not linger if its process was notified of a waiter elsewhere during the hold.
     ContendedForbidsLinger,
-    /// The notification of a waiter counts for a grant whose answer it overtook.
+    /// The notification of a waiter also counts if it arrives before the answer with the grant.
     ContendedCountsEarly,
-    /// A grant by a script, and the push of one, say whether others wait.
+    /// The answer with a script's grant, and the push of a grant, say whether others wait.
     GrantTellsOfOthers,
-    /// No task takes a lingering grant when its release has been sent.
+    /// No task gets a lingering grant after its release was sent.
     GivenBackIsGone,
-    /// A process that ends gives lingering grants back.
+    /// A process that ends releases its lingering grants.
     CloseEndsLinger,
 }
 
@@ -101,16 +101,16 @@ pub(crate) enum Fault {
     LoseQueue,
     /// The server's clock is set back before a claim is queued.
     SetBack,
-    /// The server forgets that the holder was marked, as a replica may that is promoted.
+    /// The server forgets that the holder was marked, as a promoted replica may.
     LoseMark,
 }
 
 /// The size of a model.
 #[derive(Clone, Debug)]
 pub(crate) struct Size {
-    /// The tasks of each process, by the ttl that they request.
+    /// The tasks of each process, as the ttls that they request.
     pub(crate) tasks: &'static [&'static [Tick]],
-    /// Whether, at first, process 0 holds, and process 1 has a queue entry and knows it.
+    /// Whether, at first, process 0 holds the key, and process 1 has a queue entry and its answer.
     pub(crate) queued: bool,
     /// Whether tasks begin with a plain SET.
     pub(crate) grabs: bool,
@@ -120,20 +120,20 @@ pub(crate) struct Size {
     pub(crate) renewals: u8,
     /// The number of unanswered requests of process 0.
     pub(crate) unanswered: u8,
-    /// Whether a holder hands its grant to the next waiter of its process.
+    /// Whether a holder may hand its grant to the next waiter of its process.
     pub(crate) turns: bool,
-    /// Whether waiters give up.
+    /// Whether waiters may give up.
     pub(crate) leaves: bool,
-    /// The process of another library: it takes the key by a plain SET, compares its whole value to release it, and
-    /// never waits.
+    /// The process of another library, if there is one. It acquires the key by a plain SET, compares the whole value to
+    /// release it, and never waits.
     pub(crate) foreign: Option<u8>,
     /// Whether released grants may linger.
     pub(crate) lingers: bool,
-    /// Whether process 0 may end in good order.
+    /// Whether process 0 may end regularly.
     pub(crate) closes: bool,
-    /// At most one of these faults happens.
+    /// The possible faults, of which at most one happens.
     pub(crate) faults: &'static [Fault],
-    /// The rules that are removed.
+    /// The removed rules.
     pub(crate) without: &'static [Rule],
 }
 
@@ -144,7 +144,7 @@ pub(crate) struct Owner {
     pub(crate) number: u8,
 }
 
-/// A message in flight. It may arrive late, never, and in any order.
+/// A message in flight. Messages may arrive late, in any order, or never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Message {
     /// The plain SET.
@@ -169,8 +169,8 @@ pub(crate) enum Message {
         sent: Tick,
         ttl: Tick,
     },
-    /// A release of a grant or of a queue entry. A request of its owner may arrive until `until`. `told`: its process
-    /// has had one answer.
+    /// A release of a grant or of a queue entry. A request of its owner may arrive until `until`. `told` is whether the
+    /// process has already had an answer to this release.
     Cancel {
         owner: Owner,
         until: Tick,
@@ -180,7 +180,7 @@ pub(crate) enum Message {
     Taken {
         owner: Owner,
     },
-    /// `others`: others wait. Not said in a model without lingering grants.
+    /// `others` is whether others wait. It is always false in a model without lingering grants.
     Granted {
         owner: Owner,
         until: Tick,
@@ -208,31 +208,31 @@ pub(crate) enum Message {
     NotOwned {
         owner: Owner,
     },
-    /// The store's notification that a queue entry was granted.
+    /// The notification of the store that a queue entry was granted.
     Push {
         owner: Owner,
         others: bool,
     },
-    /// The store's notification that another process waits. Not sent in a model without lingering grants.
+    /// The notification of the store that another process waits. A model without lingering grants does not send it.
     Contended {
         process: u8,
     },
-    /// A release of this process was answered.
+    /// The answer to a release of this process.
     Freed {
         process: u8,
     },
 }
 
-/// The head of the local queue of a process, which alone asks the store.
+/// The head of the local queue of a process. Only the head sends requests to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Head {
-    /// Waits for the holder before it in the local queue.
+    /// The head waits for the holder before it in the local queue.
     Rests,
-    /// Has asked for a queue entry.
+    /// The head has requested a queue entry.
     Asks { owner: Owner },
-    /// Has a queue entry, as the answer to a request of `kept` last said.
+    /// The head has a queue entry, according to the answer to a request that was sent at `kept`.
     Placed { owner: Owner, kept: Tick, lease: Tick },
-    /// Has found a holder of its own process; the lease of that holder ends at `free`.
+    /// The head has found a holder of its own process. The lease of that holder ends at `free`.
     Sleeps { owner: Owner, free: Tick },
 }
 
@@ -244,7 +244,7 @@ pub(crate) struct Hold {
     pub(crate) ttl: Tick,
 }
 
-/// A released grant that its process keeps at hand.
+/// A released grant that lingers in its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Linger {
     pub(crate) owner: Owner,
@@ -257,18 +257,18 @@ pub(crate) struct Linger {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Process {
     pub(crate) alive: bool,
-    /// It has ended in good order: it begins nothing, and ends what it holds.
+    /// Whether the process has ended regularly. It begins nothing more, and ends its holds.
     pub(crate) closed: bool,
-    /// The tasks that have not begun, by their ttl.
+    /// The tasks that have not begun, as their ttls.
     pub(crate) tasks: Vec<Tick>,
-    /// The tasks in the local queue, by their ttl; the first is the head.
+    /// The tasks in the local queue, as their ttls. The first one is the head.
     pub(crate) line: Vec<Tick>,
     pub(crate) head: Head,
-    /// A plain SET that was not answered yet.
+    /// A plain SET without an answer so far.
     pub(crate) grab: Option<(Owner, Tick)>,
     pub(crate) hold: Option<Hold>,
     pub(crate) linger: Option<Linger>,
-    /// Whether it knows that another process waits for the grant that it has or asks for.
+    /// Whether the process was notified that another one waits for the grant that it has or requests.
     pub(crate) contended: bool,
     pub(crate) minted: u8,
     pub(crate) beats: u8,
@@ -283,8 +283,8 @@ pub(crate) struct Entry {
     /// The entry is dead after this time.
     pub(crate) until: Tick,
     pub(crate) lease: Tick,
-    /// For the properties: it has asked since the holder got the key, or was in the queue that granted it, and there is
-    /// no mark.
+    /// For the properties: whether the value has no mark, although the waiter has sent a request since the holder got
+    /// the key, or was in the queue at that grant.
     pub(crate) unnoticed: bool,
 }
 
@@ -292,21 +292,21 @@ pub(crate) struct Entry {
 pub(crate) struct State {
     /// The holder of the key, and the end of its lease.
     pub(crate) holder: Option<(Owner, Tick)>,
-    /// The value of the holder is marked: others wait, or did.
+    /// Whether the value of the holder is marked. The mark says that others wait or have waited.
     pub(crate) marked: bool,
     /// The waiters, by ticket.
     pub(crate) queue: Vec<Owner>,
     pub(crate) waiting: Vec<Entry>,
     pub(crate) processes: Vec<Process>,
-    /// Sorted and without duplicates, which is enough for a delivery in any order.
+    /// The messages in flight, sorted and without duplicates. This is enough for a delivery in any order.
     pub(crate) net: Vec<Message>,
     /// Whether the one fault may still happen.
     pub(crate) fault: bool,
-    /// Whether the clock was set back, and no entry was queued since.
+    /// Whether the clock was set back, and no entry was queued since then.
     pub(crate) set_back: bool,
-    /// For the properties: whether the holder came by a plain SET although others waited.
+    /// For the properties: whether the holder acquired by a plain SET although others waited.
     pub(crate) overtook: bool,
-    /// For the properties: the queued owners in order of arrival, and all that were ever queued, as bits.
+    /// For the properties: the queued owners in order of arrival, and all owners that were ever queued, as bits.
     pub(crate) arrived: Vec<Owner>,
     pub(crate) queued: u32,
     /// The property that the last step broke.
@@ -358,14 +358,14 @@ impl State {
         self.holder.is_some_and(|(holder, _)| holder == owner)
     }
 
-    /// Makes an owner the holder; with `None` the key is free. At first its value has no mark, and all waiters were
-    /// there before it.
+    /// Makes an owner the holder, or the key free if `holder` is `None`. The new value has no mark, and no waiter
+    /// counts as unnoticed.
     pub(crate) fn hold_by(&mut self, holder: Option<(Owner, Tick)>) {
         (self.holder, self.marked) = (holder, false);
         self.waiting.iter_mut().for_each(|entry| entry.unnoticed = false);
     }
 
-    /// Returns whether the server knows an owner, or will when a request arrives.
+    /// Returns whether the server knows an owner, or will know it when a request in flight arrives.
     pub(crate) fn is_known(&self, owner: Owner) -> bool {
         let asks = |message: &Message| match *message {
             Message::Set { owner: asks, .. } | Message::Enqueue { owner: asks, .. } => asks == owner,
@@ -400,7 +400,7 @@ impl Process {
         }
     }
 
-    /// Returns whether the last answers say that an owner still has a queue entry.
+    /// Returns whether an owner still has a queue entry, according to the last answers.
     pub(crate) fn counts_on(&self, owner: Owner) -> bool {
         let counts = |kept: Tick, lease: Tick| self.alive && !self.line.is_empty() && kept + lease > NOW;
         matches!(self.head, Head::Placed { owner: waits, kept, lease } if waits == owner && counts(kept, lease))
@@ -415,7 +415,7 @@ impl Process {
                 || self.grab.is_some_and(|(grab, _)| grab == owner))
     }
 
-    /// Returns whether a holder that releases may leave its grant at hand.
+    /// Returns whether a holder that releases may let its grant linger.
     pub(crate) fn may_linger(&self, size: &Size) -> bool {
         let has = |rule| !size.without.contains(&rule);
         size.lingers
@@ -425,7 +425,7 @@ impl Process {
             && !(self.contended && has(Rule::ContendedForbidsLinger))
     }
 
-    /// Returns whether it has the key or wants it, so that it takes note of waiters elsewhere.
+    /// Returns whether the process has or wants the key, so that notifications of waiters elsewhere matter to it.
     pub(crate) fn is_concerned(&self) -> bool {
         self.alive
             && (self.hold.is_some() || self.linger.is_some() || self.grab.is_some() || !self.line.is_empty())
@@ -436,8 +436,8 @@ impl Process {
         self.alive && !self.line.is_empty() && matches!(self.head, Head::Rests | Head::Sleeps { .. })
     }
 
-    /// Returns whether the head of the local queue remembers a notification; a head with a queue entry does not need
-    /// it.
+    /// Returns whether the head of the local queue remembers a notification. A head with a queue entry does not need
+    /// one.
     pub(crate) fn can_be_told(&self) -> bool {
         self.alive && !self.line.is_empty() && !matches!(self.head, Head::Placed { .. })
     }

@@ -1,4 +1,4 @@
-//! The scripts, each as one step.
+//! The scripts of the server. Each script is one step.
 
 use super::properties::{KEPT, SERVED};
 use super::protocol::{Entry, LATE, Message, NOW, Owner, Rule, Tick, waiter_lease};
@@ -29,7 +29,7 @@ impl World<'_> {
         }
         self.state.hold_by(Some((owner, NOW + ttl)));
         self.state.overtook = self.others();
-        // The answer to a plain SET says nothing of others.
+        // The answer to a plain SET does not report waiters.
         Some(Message::Granted { owner, until: sent + ttl, others: false })
     }
 
@@ -63,7 +63,7 @@ impl World<'_> {
         Some(Message::Waiting { owner, sent, ttl })
     }
 
-    /// Returns whether others wait, as far as the model takes note of it.
+    /// Returns whether others wait, if the model takes account of this.
     fn others(&self) -> bool {
         self.size.lingers && !self.state.waiting.is_empty()
     }
@@ -87,7 +87,7 @@ impl World<'_> {
         if !self.has(Rule::SignFirst) {
             self.drop_beside(owner);
         }
-        // First, so that a paused waiter is not dropped by its own heartbeat.
+        // The heartbeat is counted first, so that a paused waiter is not dropped by its own heartbeat.
         self.stay(owner, ttl);
         if self.state.holder.is_none() && self.serve_queue(Some(owner), ttl) {
             return self.granted_by_script(owner, sent + ttl);
@@ -105,11 +105,11 @@ impl World<'_> {
         Message::Renewed { owner, until: sent + ttl, others: self.others() }
     }
 
-    /// Executes a release, and the reaction of the process to its answer: it repeats a release that may have come too
-    /// early, and notifies the head once.
+    /// Executes a release, and the reaction of the process to its answer. The process repeats a release that may have
+    /// arrived too early, and notifies the head once.
     fn release(&mut self, owner: Owner, until: Tick, told: bool) -> Option<Message> {
         let foreign = self.is_foreign(owner);
-        // Another library compares the whole value, and no longer finds it if a waiter has marked it.
+        // Another library compares the whole value, and no longer finds it after a waiter has marked it.
         let mine = self.state.holds(owner) && !(foreign && self.state.marked);
         let looks = !mine || !foreign && self.state.marked && self.has(Rule::ReleaseLooksWhereMarked);
         if mine {
@@ -133,13 +133,13 @@ impl World<'_> {
         self.size.foreign == Some(owner.process)
     }
 
-    /// Whether a living waiter counts on the release of the holder.
+    /// Returns whether a live waiter relies on the release of the holder.
     fn is_awaited(&self) -> bool {
         let counts = |entry: &Entry| entry.until > NOW && (self.state.marked || entry.unnoticed);
         self.state.waiting.iter().any(|entry| counts(entry) && self.state.queue.contains(&entry.owner))
     }
 
-    /// Marks the value of the holder for this waiter.
+    /// Marks the value of the holder on behalf of this waiter.
     fn mark(&mut self, waiter: Owner, rule: Rule) {
         let Some((holder, _)) = self.state.holder else { return };
         let ours = !self.is_foreign(holder);
@@ -149,8 +149,8 @@ impl World<'_> {
         entries.for_each(|entry| entry.unnoticed = unnoticed);
     }
 
-    /// Grants a free key to the first live waiter, and drops the dead ones before it. Returns whether that is `me`,
-    /// which gets `ttl` and no push, because the answer says it.
+    /// Grants a free key to the first live waiter, and drops the dead ones before it. Returns whether this waiter is
+    /// `me`. `me` gets `ttl` and no push, because the answer reports the grant.
     fn serve_queue(&mut self, me: Option<Owner>, ttl: Tick) -> bool {
         while !self.state.queue.is_empty() {
             let first = self.state.queue.remove(0);
@@ -173,7 +173,8 @@ impl World<'_> {
         false
     }
 
-    /// Drops the dead neighbours of a waiter and, if there is one, all dead entries: the queues are short here.
+    /// Drops the dead neighbours of a waiter. If there are any, drops all dead entries, because the queues are short
+    /// here.
     fn drop_beside(&mut self, owner: Owner) {
         let Some(place) = self.state.queue.iter().position(|other| *other == owner) else { return };
         if self.sweep(owner, place.saturating_sub(1), place + 1) {
@@ -182,7 +183,7 @@ impl World<'_> {
     }
 
     /// Drops the entries between two positions whose deadline has passed. Returns whether there was one. Without the
-    /// rule, drops all but `me`.
+    /// rule `DropDeadOnly`, drops all but `me`.
     fn sweep(&mut self, me: Owner, first: usize, last: usize) -> bool {
         let spares = |owner: Owner| {
             let lives = self.state.entry(owner).is_some_and(|entry| entry.until > NOW);
@@ -203,7 +204,7 @@ impl World<'_> {
         !dead.is_empty()
     }
 
-    /// Makes an owner the holder, by a script.
+    /// Makes an owner the holder, as a script does.
     fn put(&mut self, owner: Owner, lease: Tick) {
         let lives = |owner: &&Owner| self.state.entry(**owner).is_some_and(|entry| entry.until > NOW);
         if self.state.arrived.iter().find(lives).is_some_and(|first| *first != owner) {

@@ -1,4 +1,4 @@
-//! A state on its way to the next one: steps, time, and what can be forgotten.
+//! A state that changes to the next one: steps, time, and the removal of data without effect.
 
 use super::explorer::{Fingerprints, Model, fingerprint};
 use super::protocol::{Fault, Head, Hold, LATE, LONG, Linger, Message, NOW, Owner, Rule, Size, State, Tick};
@@ -11,7 +11,7 @@ pub(crate) struct World<'a> {
     pub(crate) unlimited: bool,
 }
 
-/// A step that may happen next. The number is that of a process.
+/// A step that may happen next. The number is the number of a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     /// A third of a lease passes.
@@ -31,9 +31,9 @@ pub(crate) enum Step {
     Turn(usize),
     /// The holder releases to the store.
     Release(usize),
-    /// The holder releases, and its grant lingers.
+    /// The holder releases, so that its grant lingers.
     Linger(usize),
-    /// The process ends in good order.
+    /// The process ends regularly.
     Close(usize),
     /// The head of the local queue gives up.
     Leave(usize),
@@ -113,7 +113,7 @@ impl World<'_> {
         }
     }
 
-    /// Forgets everything that can have no effect any more.
+    /// Removes everything that can have no effect any more.
     pub(crate) fn tidy(&mut self) {
         let net = std::mem::take(&mut self.state.net);
         self.state.net.clone_from(&net);
@@ -206,7 +206,7 @@ impl World<'_> {
         process.line.clear();
         process.tasks.clear();
         (process.minted, process.beats, process.renewals, process.unanswered) = (0, 0, 0, 0);
-        // Cancels that it still owed are lost.
+        // The cancels that the process still had to send are lost.
         let its = |message: &Message| matches!(message, Message::Cancel { owner, .. } if usize::from(owner.process) == i);
         self.state.net.retain(|message| !its(message));
     }
@@ -233,7 +233,7 @@ impl World<'_> {
         }
     }
 
-    /// Stops all faults, and loses every message in flight and every push. Returns whether heartbeats alone serve all
+    /// Stops all faults, and drops every message in flight and every push. Returns whether heartbeats alone serve all
     /// waiters.
     pub(crate) fn settles(&mut self) -> bool {
         self.unlimited = true;
@@ -254,7 +254,7 @@ impl World<'_> {
         false
     }
 
-    /// Lets a process repeat its requests until each is answered; then its holder releases.
+    /// Makes a process repeat its requests until each is answered. Then its holder releases.
     fn insist(&mut self, i: usize) {
         self.grab_unanswered(i);
         if !self.state.processes[i].line.is_empty() {
@@ -284,7 +284,7 @@ impl World<'_> {
     }
 }
 
-/// The protocol, and what is known about its states.
+/// The protocol, and the states that are known to settle.
 pub(crate) struct Protocol {
     pub(crate) size: Size,
     /// The states that are known to settle.
@@ -299,7 +299,7 @@ impl Protocol {
     /// Returns whether heartbeats alone serve all waiters from this state.
     pub(crate) fn settles(&mut self, state: &State) -> bool {
         let mut rest = state.clone();
-        // All other messages in flight are lost; these are repeated until they are answered.
+        // All other messages in flight are lost. These are repeated until they are answered.
         rest.net.retain(|message| matches!(message, Message::Cancel { .. } | Message::Freed { .. }));
         rest.arrived.clear();
         rest.queued = 0;

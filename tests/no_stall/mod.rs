@@ -1,5 +1,5 @@
-//! Many waiters of several kinds and processes: no key is free for long while a waiter wants it. If one is, a
-//! notification was lost, and a heartbeat or a repeated request had to repair that. The tests of several stores include
+//! Many waiters of several kinds and processes. No key is free for long while a waiter waits for it. If a key is, a
+//! notification was lost, and a heartbeat or a repeated request had to repair this. The tests of several stores include
 //! this module. `no_stall.rs` of the library's own tests is the same on a paused clock, and exact.
 
 #![allow(clippy::disallowed_methods, reason = "the test measures how long a key is free")]
@@ -17,21 +17,22 @@ use tokio::task::JoinSet;
 
 const TASKS: u64 = 24;
 
-/// The time that a busy machine may need. A waiter asks by itself after two thirds of a second at the earliest.
+/// The time that a busy machine may need. A waiter sends a request on its own after two thirds of a second at the
+/// earliest.
 const LONG: Duration = Duration::from_millis(500);
 
-/// How many of a thousand grants a busy machine may delay for so long.
+/// How many of a thousand grants a busy machine may delay by [`LONG`].
 const LATE: usize = 8;
 
-/// A key, as its holders see it.
+/// A key from the view of its holders.
 struct Seen {
     holders: usize,
-    /// The only holder excludes all others.
+    /// Whether the only holder excludes all others.
     alone: bool,
     free_since: Instant,
 }
 
-/// The keys, and for how long each was free before a grant.
+/// The keys, and the time for which a key was free before each grant.
 #[derive(Default)]
 struct Keys {
     seen: Mutex<HashMap<&'static str, Seen>>,
@@ -58,7 +59,7 @@ impl Keys {
     }
 }
 
-/// A request of any kind for one of few keys. Returns whether its holder excludes all others.
+/// Returns a request of any kind for one of few keys, the key, and whether the holder excludes all others.
 fn request(rng: &mut Rng, locks: &LockManager) -> (LockRequest, &'static str, bool) {
     let key = ["a", "b"][rng.usize(0..2)];
     let (request, key, alone) = match rng.u32(0..9) {
@@ -97,13 +98,13 @@ async fn worker(seed: u64, locks: LockManager, keys: Arc<Keys>, rounds: usize) {
         match rng.u32(0..10) {
             0..=6 => {}
             7 | 8 => tokio::task::yield_now().await,
-            // Longer than a process keeps a grant that others want.
+            // This hold is longer than a process keeps a grant that others want.
             _ => tokio::time::sleep(Duration::from_millis(rng.u64(1..15))).await,
         }
         keys.leave(key);
         match rng.u32(0..4) {
             0 => drop(guard),
-            // A store that is slow gives it back in the background, and the key is free late.
+            // A slow store releases the lock in the background, and the key is free late.
             _ => {
                 if let Err(error) = guard.release().await {
                     assert!(error.is_temporary(), "{error}");
@@ -113,8 +114,8 @@ async fn worker(seed: u64, locks: LockManager, keys: Arc<Keys>, rounds: usize) {
     }
 }
 
-/// Lets the tasks of these managers, of a process each, take the same keys. A busy machine may be late many times, but a
-/// notification that is missing is so every time.
+/// Makes the tasks of these managers compete for the same keys. Each manager is one process. A busy machine may be late
+/// many times, but a missing notification is always late.
 pub(crate) async fn no_key_is_free_while_somebody_waits(managers: &[LockManager], rounds: usize) {
     let mut goes = Vec::new();
     for _ in 0..5 {
@@ -126,7 +127,7 @@ pub(crate) async fn no_key_is_free_while_somebody_waits(managers: &[LockManager]
     panic!("{goes:#?}");
 }
 
-/// Returns how many grants were late, if they are too many.
+/// Returns the number of late grants as an error, if there are too many.
 async fn go(managers: &[LockManager], rounds: usize) -> Result<(), String> {
     let (keys, mut workers) = (Arc::<Keys>::default(), JoinSet::new());
     for (task, locks) in (0..TASKS).zip(managers.iter().cycle()) {

@@ -1,4 +1,4 @@
-//! Every call of the library, polled by an executor that is not tokio's: it works, or its error says what is missing.
+//! Every call of the library on an executor other than tokio. The call works, or its error says what is missing.
 
 use std::future::Future;
 use std::pin::pin;
@@ -21,7 +21,7 @@ impl Wake for Unparks {
     }
 }
 
-/// Polls `future` on this thread until it is done: a plain executor.
+/// Polls `future` on this thread until it is done, like a plain executor.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unparks(std::thread::current())));
@@ -33,7 +33,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Polls a call that needs a runtime of its caller. Its error must say so.
+/// Polls a call that needs a runtime of its caller. The error of the call must say so.
 #[track_caller]
 pub(crate) fn refused_outside<T>(call: impl Future<Output = Result<T>>) {
     let Err(error) = block_on(call) else { panic!("it was accepted") };
@@ -44,7 +44,7 @@ pub(crate) fn refused_outside<T>(call: impl Future<Output = Result<T>>) {
 /// Makes every call of a manager outside of tokio.
 ///
 /// # Panics
-/// A call panics, or does something else than what it promises.
+/// When a call panics, or does not do what it promises.
 pub(crate) fn every_call_outside(url: &str) {
     let runtime = Runtime::new().expect("a runtime");
     if url != "memory://" {
@@ -56,7 +56,7 @@ pub(crate) fn every_call_outside(url: &str) {
     of_a_guard(&runtime, &locks);
     latches(&locks);
     leads(&runtime, &locks);
-    // A guard that is dropped later, and one that is not.
+    // One guard is dropped later, and one is not.
     let guard = held(&runtime, &locks, "outside:dropped");
     std::thread::spawn(move || drop(guard)).join().expect("no panic");
     let kept = held(&runtime, &locks, "outside:kept");
@@ -70,7 +70,7 @@ fn held(runtime: &Runtime, locks: &LockManager, key: &str) -> LockGuard {
     runtime.block_on(request.acquire()).expect("it is free")
 }
 
-/// A lock is taken within the runtime whose timers its holder waits on.
+/// Checks that no lock is acquired outside of a runtime, because its holder needs the timers of the runtime.
 fn takes_nothing(locks: &LockManager) {
     let request = || locks.lock("outside").ttl(TTL);
     refused_outside(request().acquire());

@@ -1,5 +1,5 @@
-//! A program that depends on the packages as they would be published, and uses what each of them exports. The step
-//! `packages` of `.ci/run` makes a package of it.
+//! A program that depends on the packages as they would be published, and uses the exports of each. The step `packages`
+//! of `.ci/run` makes a package of it.
 
 use std::error::Error;
 
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     guard.release().await?;
     assert_eq!(app.oneshot(request()?).await?.status(), 200);
 
-    // Each store is in the package: a URL is refused for its address, not for a missing feature.
+    // Each store is in the package, because its URL is refused for its address, and not for a missing feature.
     for url in ["redis://", "redlock://", "postgres://", "etcd://", "zookeeper://"] {
         let refused = LockManager::connect(url).await.expect_err("no host");
         assert!(!refused.to_string().contains("feature"), "{url}: {refused}");

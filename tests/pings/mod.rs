@@ -1,4 +1,4 @@
-//! Pings of a store that works, and of one that does not.
+//! Pings of stores that work, and of stores that do not.
 
 use lock_core::{LockError, LockManager, Ping};
 use lock_tests::{Bound, PATIENCE};
@@ -8,7 +8,7 @@ pub(crate) async fn serves(locks: &LockManager) -> Ping {
     serves_as(locks, |_| true).await
 }
 
-/// Pings until the store serves locks in the way that `expected` says.
+/// Pings until the store serves locks with a result that `expected` accepts.
 pub(crate) async fn serves_as(locks: &LockManager, expected: impl Fn(&Ping) -> bool) -> Ping {
     let bound = Bound::new(PATIENCE);
     loop {
@@ -21,7 +21,7 @@ pub(crate) async fn serves_as(locks: &LockManager, expected: impl Fn(&Ping) -> b
     }
 }
 
-/// Pings until the store refuses. The error must be the usual one, and name `server`.
+/// Pings until the store refuses. The error must be temporary, and name `server`.
 pub(crate) async fn refuses(locks: &LockManager, server: &str) -> LockError {
     let bound = Bound::new(PATIENCE);
     loop {

@@ -1,4 +1,4 @@
-//! Advisory locks: `mode=advisory`.
+//! The advisory locks of `mode=advisory`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{LONG, ms, try_once, within, works_again};
 
-/// The cases that do not apply: leases of their own, an order, and all that the store does not have.
+/// The cases that do not apply: leases of the store's own, an order of waiters, and features that the store lacks.
 const NOT_APPLICABLE: &[&str] = &[
     "@semaphore",
     "@write",
@@ -43,7 +43,7 @@ const NOT_APPLICABLE: &[&str] = &[
     "session::its_end_wakes_those_who_wait_for_it",
 ];
 
-/// How many cases apply.
+/// The number of cases that apply.
 const CASES: usize = 34;
 
 const SESSION: Duration = Duration::from_secs(2);
@@ -56,12 +56,12 @@ async fn manager(server: &PostgresServer) -> LockManager {
     LockManager::connect(&url(server)).await.expect("the server has advisory locks")
 }
 
-/// How many advisory locks the server has granted.
+/// Returns the number of advisory locks that the server has granted.
 fn granted(server: &PostgresServer) -> String {
     server.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted")
 }
 
-/// Ends the sessions of the library.
+/// The statement that ends the sessions of the library.
 const TERMINATE: &str =
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lock-core'";
 
@@ -87,7 +87,7 @@ async fn advisory_locks_keep_the_contract_as_far_as_they_can() {
     .await;
     report.assert_complete(NOT_APPLICABLE);
     assert_eq!(report.ran.len(), CASES);
-    // A session ends soon after its manager is gone, and with it what a case has left.
+    // A session ends soon after its manager is dropped, and frees everything that a case has left.
     wait_until("nothing is left", PATIENCE, async || granted(&server) == "0").await;
 }
 
@@ -116,7 +116,7 @@ async fn what_it_cannot_do_is_refused_by_its_name() {
     assert_eq!(granted(&server), "0");
 }
 
-/// The number is the one that the docs give in SQL.
+/// The lock number is the one that the docs compute in SQL.
 #[tokio::test]
 async fn others_who_use_advisory_locks_exclude_and_are_excluded() {
     let server = PostgresServer::start();
@@ -135,7 +135,7 @@ async fn others_who_use_advisory_locks_exclude_and_are_excluded() {
     assert_eq!(granted(&server), "0");
 }
 
-/// Tasks of two managers, each with a session that its tasks share.
+/// Runs tasks of two managers. All tasks of a manager share one session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_holder_at_a_time_among_tasks_and_processes() {
     let server = PostgresServer::start();
@@ -186,7 +186,7 @@ async fn a_server_that_restarts_forgets_its_locks_and_says_so() {
     works_again(&locks, "k").await;
 }
 
-/// A holder that is cut off is lost before the server gives the key to the next one, and the next one gets it.
+/// The holder that is cut off is lost before the server grants the key to the next holder.
 #[tokio::test]
 async fn a_partition_ends_the_holder_before_the_session() {
     let server = PostgresServer::start();
@@ -204,7 +204,7 @@ async fn a_partition_ends_the_holder_before_the_session() {
     let next = other.lock("k").ttl(LONG).strategy(strategy::wait()).acquire();
     let next = within(PATIENCE, "the session ends", next).await.expect("the key is free");
     let granted = Clock::Suspend.now();
-    // True by the clock, even if the task that reports it has not run yet.
+    // By the clock the lock is lost at this time, even if the task that reports the loss has not run yet.
     assert!(!guard.is_held(), "two hold the key");
     within(PATIENCE, "the loss", guard.lost()).await;
     assert!(granted.since(cut) > SESSION * 3 / 4, "{:?}", granted.since(cut));
@@ -213,7 +213,7 @@ async fn a_partition_ends_the_holder_before_the_session() {
     works_again(&cut_off, "k").await;
 }
 
-/// A server that stands still proves nothing: the holder gives up at its own deadline.
+/// A server that is stopped proves nothing, so the holder gives up at its own deadline.
 #[tokio::test]
 async fn a_silent_server_ends_the_holder_at_its_deadline() {
     let server = PostgresServer::start();
@@ -228,7 +228,7 @@ async fn a_silent_server_ends_the_holder_at_its_deadline() {
     works_again(&locks, "k").await;
 }
 
-/// The session lives on without any lock, and longer than the server waits for a sign of life.
+/// The session stays alive without any lock, for longer than the server waits for its next message.
 #[tokio::test]
 async fn a_lock_is_kept_for_longer_than_the_session_timeout() {
     let server = PostgresServer::start();
@@ -243,7 +243,7 @@ async fn a_lock_is_kept_for_longer_than_the_session_timeout() {
     guard.release().await.expect("an answer");
 }
 
-/// A future that is dropped while a request is under way leaves no lock.
+/// A future that is dropped during a request leaves no lock.
 #[tokio::test]
 async fn a_dropped_attempt_leaves_nothing() {
     let server = PostgresServer::start();
@@ -269,8 +269,8 @@ async fn a_shared_session_is_refused() {
     }
 }
 
-/// Cuts the network behind a proxy: the holder's kernel gets answers from the proxy, and the server's kernel gets none.
-/// The holder must know before the server gives the key to the next one.
+/// Cuts the network behind a proxy. The holder's kernel still gets acknowledgements from the proxy, and the server's
+/// kernel gets none. The holder must be notified before the server grants the key to the next holder.
 async fn a_holder_whose_proxy_is_cut_off(session: Duration) {
     let server = PostgresServer::start();
     let proxy = Proxy::to(server.address());

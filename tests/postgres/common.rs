@@ -1,4 +1,4 @@
-//! The common path: a free key, and a release without waiters.
+//! The common path: acquiring a free key, and a release without waiters.
 
 use lock_core::{LockErrorKind, LockRequest, Released};
 use lock_tests::{PgBouncer, PostgresServer};
@@ -6,7 +6,8 @@ use tokio::task::JoinSet;
 
 use crate::support::{LONG, connect, cycle, manager, ms, try_once, works_again};
 
-/// Ends the sessions of the library, which report their numbers then, and returns how often each function was called.
+/// Ends the sessions of the library, because they report their statistics at their end. Returns the number of calls of
+/// each function.
 pub(crate) async fn calls(server: &PostgresServer) -> impl Fn(&str) -> u64 {
     server.sql(
         "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE application_name = 'lock-core'",
@@ -19,7 +20,7 @@ pub(crate) async fn calls(server: &PostgresServer) -> impl Fn(&str) -> u64 {
     }
 }
 
-/// Lets so many tasks take the lock and release it, so many times each.
+/// Runs this many tasks, each of which acquires and releases the lock this many times.
 pub(crate) async fn take_turns(
     tasks: u64,
     turns: u64,
@@ -38,7 +39,7 @@ pub(crate) async fn take_turns(
     running.join_all().await;
 }
 
-/// Two statements a cycle, and neither is the long way, unless the row of the key has to be made.
+/// A cycle is two statements on the short path. Only the creation of the key's row takes the long path.
 #[tokio::test]
 async fn a_free_key_is_taken_and_given_back_on_the_short_way() {
     let server = PostgresServer::with(&["track_functions=all"]);
@@ -71,7 +72,7 @@ async fn behind_a_pooler_the_short_way_makes_its_settings() {
     assert_eq!(["attempts", "let_go_with_settings", "acquire", "release"].map(calls), [20, 20, 1, 0]);
 }
 
-/// The short way is left wherever there is more to do.
+/// The short path is left in every case that needs more work.
 #[tokio::test]
 async fn the_short_way_does_only_what_is_its_own() {
     let server = PostgresServer::start();
@@ -121,7 +122,7 @@ async fn the_short_way_does_only_what_is_its_own() {
     assert_eq!(server.sql(short), "f", "now it is free");
 }
 
-/// A grant whose token is made with it, with a clock that is set back.
+/// The token is created with the grant, and the clock is set back.
 #[tokio::test]
 async fn tokens_of_the_short_way_grow() {
     let server = PostgresServer::start();
@@ -138,14 +139,14 @@ async fn tokens_of_the_short_way_grow() {
     }
 }
 
-/// A pooler that shares its connections and passes on the settings of a session: it is not found out at connect.
+/// This pooler shares its connections and passes on the settings of a session, so the connect does not detect it.
 #[tokio::test]
 async fn a_session_that_turns_out_to_be_shared_is_asked_without_prepared_statements() {
     let server = PostgresServer::with(&["track_functions=all"]);
     let locks = manager(&server).await;
     server.sql("UPDATE lock_core.floor SET swept_at = 'infinity'");
     cycle(&locks, "k").await;
-    // The next transaction in another session of the server.
+    // The next transaction runs in another session of the server.
     server.sql(
         "CREATE FUNCTION lock_core.forget() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN DEALLOCATE ALL; RETURN NULL; END $$; \
          CREATE TRIGGER forget AFTER INSERT ON lock_core.holders FOR EACH STATEMENT EXECUTE FUNCTION lock_core.forget()",

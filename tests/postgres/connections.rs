@@ -1,4 +1,4 @@
-//! The number of connections of a store, and what the store does when it gets no more.
+//! The number of connections of a store, and the behavior of the store when the server refuses more.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::support::{LONG, connect, ms};
 
-/// A role that may have so few connections that none is left for renewals, or for notifications.
+/// The role may have so few connections that none remains for renewals, or for notifications.
 #[tokio::test]
 async fn a_lock_is_kept_where_a_role_gets_few_connections() {
     let server = PostgresServer::start();
@@ -41,7 +41,7 @@ async fn a_lock_is_kept_where_a_role_gets_few_connections() {
     }
 }
 
-/// A manager without configuration, with the runtime of its background.
+/// A manager without configuration, and the runtime of its background tasks.
 struct Manager {
     claims: Claims,
     listener: Arc<dyn Listener>,
@@ -67,7 +67,7 @@ impl Manager {
         Self { claims, listener, runtime }
     }
 
-    /// Queues for a key, for which notifications are needed.
+    /// Queues for a key. This needs notifications.
     async fn waits_for(&self, postgres: &Postgres, key: &Key) {
         let claim = self.claims.claim(key, Mode::Exclusive, Queue::Fifo, LONG);
         let _ = postgres.acquire(&claim, Ask::Enqueue { room: None }).await.expect("an answer");
@@ -80,7 +80,7 @@ impl Manager {
     }
 }
 
-/// The managers of a store share the connection that listens. When the runtime that has it ends, another one has it.
+/// The managers of a store share the connection that listens. When its runtime ends, another manager opens a new one.
 #[tokio::test]
 async fn one_connection_listens_for_all_managers_of_a_store() {
     const ALL: &str = "SELECT string_agg(pid::text, ' ' ORDER BY backend_start) FROM pg_stat_activity \

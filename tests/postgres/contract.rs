@@ -21,17 +21,18 @@ const NOT_APPLICABLE: &[&str] = &[
     "session::",
 ];
 
-/// Returns a subject. A call may take half of its lease, and a commit on a busy machine a tenth of a second.
+/// Returns a subject for the suite. A call may take half of its lease, and a commit on a busy machine takes up to a
+/// tenth of a second.
 pub(crate) fn subject(postgres: &Arc<Postgres>) -> Subject {
     Subject::from_dyn(postgres.clone()).with_short_lease(ms(1_500))
 }
 
-/// Runs the suite. The cases `more` do not apply either.
+/// Runs the suite. The cases in `more` do not apply either.
 pub(crate) async fn keeps_the_contract(url: &str, more: &[&str]) {
     keeps_it(Postgres::connect(url).await.expect("the server takes locks"), more).await;
 }
 
-/// As [`keeps_the_contract`], for a store.
+/// Runs the suite on a store. Otherwise like [`keeps_the_contract`].
 pub(crate) async fn keeps_it(postgres: Postgres, more: &[&str]) {
     let postgres = Arc::new(postgres);
     let report = contract::run(|| std::future::ready(subject(&postgres))).await;

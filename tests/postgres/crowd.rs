@@ -1,4 +1,5 @@
-//! A crowd of waiters of one process for one key, over a line with a long round trip: each keeps its place, and is served.
+//! Many waiters of one process for one key, over a connection with a long round trip. Each waiter keeps its place and
+//! is served.
 
 use std::time::Duration;
 
@@ -9,10 +10,10 @@ use lock_tests::{Bound, Crowd, PostgresServer, Proxy, wait_until};
 use crate::common::calls;
 use crate::support::{LONG, connect, empty, ms};
 
-/// The delay of each direction. Two calls for a key at a time, one for each request, would be 40 a second.
+/// The delay in each direction. If each request were a separate call, two at a time, there would be only 40 a second.
 const EACH_WAY: Duration = ms(25);
 const WAITERS: usize = 150;
-/// The wait of a test for what takes seconds on a quiet machine.
+/// The time limit for steps that take seconds on a quiet machine.
 const MINUTES: Duration = Duration::from_secs(180);
 
 struct Far {
@@ -22,7 +23,7 @@ struct Far {
 }
 
 impl Far {
-    /// A manager over a slow connection.
+    /// Returns a manager over a slow connection.
     async fn start(settings: &[&str]) -> Self {
         let server = PostgresServer::with(settings);
         let near = server.hasty_url();
@@ -30,13 +31,13 @@ impl Far {
         let proxy = Proxy::to(server.address());
         let port = |port: u16| format!(":{port}");
         let url = near.replace(&port(server.address().port()), &port(proxy.port()));
-        // A machine that is busy is no slow server.
+        // The long timeout keeps a busy machine from looking like a slow server.
         let locks = connect(&format!("{url}&timeout=15s")).await;
         proxy.delay(EACH_WAY);
         Self { server, locks, proxy }
     }
 
-    /// Lets a crowd wait.
+    /// Starts many waiters.
     fn crowd(&self, request: impl Fn(&LockManager, usize) -> LockRequest) -> Crowd {
         let mut crowd = Crowd::default();
         for number in 0..WAITERS {
@@ -51,7 +52,7 @@ impl Far {
         self.server.sql(&sql).parse().expect("a number")
     }
 
-    /// Waits until all stand in the queue, and have stood there for longer than a waiter is kept without heartbeats.
+    /// Waits until all waiters are queued, and have been queued for longer than a waiter is kept without heartbeats.
     async fn all_stay(&self) {
         wait_until("all wait", MINUTES, async || self.count("true") == WAITERS).await;
         let first = "SELECT min(deadline) FROM lock_core.waiters";
@@ -79,7 +80,7 @@ async fn a_crowd_of_readers_keeps_its_places_behind_a_writer() {
     empty(&far.server, LONG).await;
 }
 
-/// The order is that in which the store has received the requests.
+/// The waiters are served in the order in which the store has received their requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_of_fair_waiters_is_served_in_its_order() {
     let far = Far::start(&["track_functions=all"]).await;
@@ -92,11 +93,11 @@ async fn a_crowd_of_fair_waiters_is_served_in_its_order() {
         .sql("SELECT substring(record FROM 'label=n([0-9]+)') FROM lock_core.waiters ORDER BY ticket");
     let order: Vec<usize> = order.lines().map(|number| number.parse().expect("a number")).collect();
     let heartbeats = WAITERS * (1 + usize::try_from(clock.elapsed().as_millis()).expect("minutes") / 667);
-    // Nothing that the order of the answers depends on is late any more.
+    // The answers that determine the order have all arrived, so the delay is no longer needed.
     far.proxy.delay(Duration::ZERO);
     holder.release().await.expect("an answer");
     assert_eq!(crowd.all_served(MINUTES).await, order, "the order of arrival");
-    // The requests of the crowd are sent together.
+    // The client sends the heartbeats of all waiters together.
     let calls = calls(&far.server).await("heartbeats");
     let calls = usize::try_from(calls).expect("a number");
     assert!(calls > 0 && calls < heartbeats / 3, "{calls} calls, for about {heartbeats} heartbeats");
@@ -110,8 +111,9 @@ async fn a_crowd_at_several_keys_is_served() {
     empty(&far.server, LONG).await;
 }
 
-/// A waiter that was granted the key while its heartbeat was on its way, among others that wait on: whatever their order in the
-/// call, it learns that it holds the key. Postgres joins through a cache, so an answer may be that of another owner.
+/// A waiter is granted the key while its heartbeat is in flight, together with heartbeats of others that still wait. It
+/// must learn of its grant whatever their order in the call. Postgres joins through a cache, so an answer could belong
+/// to another owner.
 #[tokio::test]
 async fn heartbeats_that_are_sent_together_have_their_own_answers() {
     let server = PostgresServer::start();
@@ -139,7 +141,7 @@ async fn heartbeats_that_are_sent_together_have_their_own_answers() {
             );
             let expected = order.chars().map(|name| match name {
                 'b' => "1",
-                // It does not hand off to them: they are of other processes.
+                // The holder does not hand off to these waiters, because they belong to other processes.
                 'c' | 'd' => "0 false",
                 _ => "-1",
             });
@@ -149,8 +151,8 @@ async fn heartbeats_that_are_sent_together_have_their_own_answers() {
     }
 }
 
-/// One of the requests that are sent together may be granted and another be queued: a crash of the server must not lose
-/// the grant.
+/// Of several requests that are sent together, one may be granted and another be queued. A crash of the server must not
+/// lose the grant.
 #[tokio::test]
 async fn a_grant_among_others_is_on_disk_before_its_answer() {
     let server = PostgresServer::start();

@@ -1,4 +1,4 @@
-//! What `doctor` finds: each fault is made on a server, found, mended and gone.
+//! The findings of `doctor`. Each test causes a fault on a server, finds it, repairs it, and finds it no more.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::findings::{found, found_saying, gone};
 use crate::support::{connect, manager, ms};
 use crate::verify::application;
 
-/// The servers of the other tests do not write to the disk.
+/// The servers of the other tests do not sync their writes to the disk.
 const DURABLE: &str = "fsync=on";
 
 const MINUTES_20: Duration = Duration::from_secs(1_200);
@@ -21,12 +21,13 @@ async fn rules(locks: &LockManager) -> Vec<&'static str> {
     findings.iter().map(|one| one.rule).collect()
 }
 
-/// Returns the statement that the advice has between its first two back quotes.
+/// Returns the SQL statement that the advice contains, between its first two back quotes.
 fn statement(finding: &Finding) -> &str {
     finding.advice.split('`').nth(1).unwrap_or_else(|| panic!("{finding}"))
 }
 
-/// Finds what `fault` makes, runs the statement of the advice, and finds it no more.
+/// Causes `fault`, checks that it is found, executes the statement of the advice, and checks that it is no longer
+/// found.
 async fn made_and_mended(server: &PostgresServer, locks: &LockManager, fault: &str, rule: &str) -> Finding {
     server.sql(fault);
     let finding = found(locks, rule).await;
@@ -109,7 +110,7 @@ async fn what_a_user_lacks_is_found() {
         let finding = made_and_mended(&server, &locks, &fault, "postgres.connection_limit").await;
         assert_eq!(finding.about, kind.to_lowercase());
     }
-    // The session of another user.
+    // This session belongs to another user.
     let other = manager(&server).await;
     let note = found(&locks, "postgres.unread").await;
     assert_eq!(note.severity, Severity::Note);
@@ -156,7 +157,7 @@ async fn few_connections_and_a_full_table_of_locks_are_found() {
 async fn a_standby_that_does_not_count_and_one_that_is_missing_are_found() {
     let primary = PostgresServer::with(&[DURABLE]);
     let locks = manager(&primary).await;
-    // A sweep would wait for the standby that is missing.
+    // A sweep would wait for the missing standby.
     primary.sql("UPDATE lock_core.floor SET swept_at = 'infinity'");
     let _standby = PostgresServer::standby_of(&primary);
     assert_eq!(found(&locks, "postgres.failover").await.severity, Severity::Warning);
@@ -178,7 +179,7 @@ async fn a_standby_that_does_not_count_and_one_that_is_missing_are_found() {
     gone(&locks, "postgres.synchronous_standby").await;
 }
 
-/// The clock of the server makes a transaction old.
+/// The transaction looks old because the clock of the server is wrong.
 #[tokio::test]
 async fn a_clock_that_is_wrong_and_transactions_that_stay_open_are_found() {
     let clock = Clock::new();
@@ -230,7 +231,7 @@ async fn a_clock_that_is_wrong_and_transactions_that_stay_open_are_found() {
     gone(&locks, "postgres.old_transaction").await;
 }
 
-/// A session of a pooler has no settings of the library, and looks operators up where its user says.
+/// A session of a pooler lacks the settings of the library, and uses the search path of its user.
 #[tokio::test]
 async fn behind_a_pooler_the_timeout_of_the_user_counts() {
     let server = PostgresServer::with(&[DURABLE]);

@@ -1,4 +1,4 @@
-//! Rows at the edges of what the functions expect.
+//! Rows that the functions rarely meet.
 
 use lock_core::backend::postgres::{Postgres, migrate};
 use lock_core::testkit::node_answer;
@@ -7,7 +7,7 @@ use lock_tests::{PATIENCE, PostgresServer};
 
 use crate::support::{cycle, manager, try_once};
 
-/// A copy of a request that arrives after the release.
+/// A copy of a request arrives after the release.
 #[tokio::test]
 async fn a_late_copy_does_not_shorten_the_time_for_which_a_permit_stays_taken() {
     let server = PostgresServer::start();
@@ -52,7 +52,7 @@ async fn sweeps_go_on_after_the_clock_was_set_back() {
     }
 }
 
-/// As after a restore of some of the tables.
+/// Some of the tables were restored from a backup.
 #[tokio::test]
 async fn grants_without_the_row_of_their_key_are_swept() {
     let server = PostgresServer::start();

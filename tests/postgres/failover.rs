@@ -1,4 +1,4 @@
-//! A primary that is lost, with a standby that takes its place.
+//! A primary is lost, and a standby is promoted.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use crate::support::{LONG, connect, try_once, within, works_again};
 
 const SOON: Duration = PATIENCE;
 
-/// A primary, its standby and the URL of both.
+/// Returns a primary, its standby and the URL of both.
 async fn pair() -> (PostgresServer, PostgresServer, String) {
     let primary = PostgresServer::start();
     connect(&primary.url()).await.shutdown(SOON).await;
     let standby = PostgresServer::standby_of(&primary);
-    // The standby comes first, so that it has to be passed over.
+    // The standby is first in the URL, so the client has to skip it.
     let url = format!("postgres://postgres@{},{}/postgres", standby.address(), primary.address());
     (primary, standby, url)
 }
 
-/// Waits until the standby has what the primary has committed.
+/// Waits until the standby has received all commits of the primary.
 async fn replicated(primary: &PostgresServer, standby: &PostgresServer) {
     let at = primary.sql("SELECT pg_current_wal_flush_lsn()");
     let reached = format!("SELECT pg_last_wal_replay_lsn() >= '{at}'");
@@ -36,7 +36,8 @@ async fn a_standby_grants_nothing() {
     works_again(&connect(&url).await, "k").await;
 }
 
-/// A name may lead to the primary, its standbys, and servers that are gone. The port of the URL does not count here.
+/// A name may resolve to the primary, its standbys, and servers that have ended. The port of the URL does not matter
+/// here.
 #[tokio::test]
 async fn every_address_of_a_name_is_tried() {
     let (primary, standby, _) = pair().await;
@@ -47,7 +48,7 @@ async fn every_address_of_a_name_is_tried() {
         names::lead("several.test", &addresses);
         works_again(&connect("postgres://postgres@several.test/postgres").await, "k").await;
     }
-    // Neither of them is waited for, so the failure of the standby counts.
+    // The connect waits for neither server, so it reports the failure of the standby.
     let nobody = "127.0.0.1:1".parse().expect("an address");
     names::lead("standbys.test", &[standby.address(), nobody]);
     let url = "postgres://postgres@standbys.test/postgres?connect_timeout=2s";
@@ -73,8 +74,8 @@ async fn a_lock_that_was_replicated_outlives_the_primary() {
     assert!(guard.fencing_token().await.expect("a token") > token);
 }
 
-/// A case that the documentation excludes from its promise: the grant was not replicated. Its holder is told, and the
-/// token of the next one is larger.
+/// The documentation excludes this case from its promise: the grant was not replicated. The holder is notified, and the
+/// next token is larger.
 #[tokio::test]
 async fn a_lock_that_was_not_replicated_is_lost_and_its_holder_told() {
     let (mut primary, standby, url) = pair().await;

@@ -1,4 +1,4 @@
-//! A server that ends, stands still or loses connections, and answers that are lost.
+//! A server that crashes, stops or loses connections, and lost answers.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use lock_tests::{Bound, Flow, PATIENCE, PostgresServer, Proxy, wait_until};
 
 use crate::support::{LONG, connect, cycle, empty, manager, ms, try_once, within, works_again};
 
-/// The longest time for the answer to a call whose limit is a second.
+/// The longest time until a call with a limit of one second is answered.
 const SOON: Duration = PATIENCE;
 
 #[tokio::test]
@@ -27,16 +27,16 @@ async fn a_lock_outlives_a_crash_of_the_server() {
     assert!(guard.fencing_token().await.expect("a token") > token);
 }
 
-/// A crash loses what the server has not written to its disk, and a grant that was answered is not part of that.
+/// A crash loses the data that the server has not written to its disk. An answered grant is never lost.
 #[tokio::test]
 async fn a_grant_that_was_told_is_on_disk() {
-    // The server writes what may wait every ten seconds, and on its own account what may not.
+    // The server delays the writes that may wait by ten seconds. It writes all others at once.
     let mut server = PostgresServer::with(&["wal_writer_delay=10s"]);
     let rows = "SELECT count(*) FROM lock_core.holders WHERE owner <> ''";
     for round in 0..3 {
         let (one, other) = (manager(&server).await, manager(&server).await);
         let key = format!("k{round}");
-        // From the third on, it is taken in the row of the grant before.
+        // From the third cycle on, the lock is acquired in the row of the earlier grant.
         for _ in 0..2 * round {
             cycle(&one, &key).await;
         }
@@ -71,7 +71,7 @@ async fn a_server_that_stands_still_makes_nobody_hang() {
         let error = within(SOON, "a try", try_once(&locks, "k")).await.expect_err("no answer");
         assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
     }
-    // A connection cannot be made either.
+    // A new connection fails as well.
     let error = within(SOON, "a dial", lock_core::LockManager::connect(&server.url())).await;
     assert_eq!(error.expect_err("no answer").kind(), LockErrorKind::Unavailable);
     server.cont();
@@ -122,7 +122,7 @@ async fn a_release_whose_answer_is_lost_frees_the_key() {
     way.heal();
 }
 
-/// A request that waits in the network while its caller gives up, and arrives later, is undone by the release after it.
+/// A request is delayed in the network while its caller gives up. It arrives later, and the release after it undoes it.
 #[tokio::test]
 async fn a_request_that_arrives_late_leaves_nothing_behind() {
     let server = PostgresServer::start();
@@ -174,7 +174,7 @@ async fn a_waiter_is_told_at_once() {
     let server = PostgresServer::start();
     let (one, other) = (manager(&server).await, manager(&server).await);
     let (mut quick, mut all) = (0, 0);
-    // A busy machine may be late many times. Without the notification, all are.
+    // A busy machine may be late many times. Without the notification, all rounds are late.
     while quick < 4 {
         all += 1;
         let guard = one.fair("k").ttl(LONG).acquire().await.expect("it is free");
@@ -187,7 +187,8 @@ async fn a_waiter_is_told_at_once() {
         let released = Bound::new(SOON);
         guard.release().await.expect("an answer");
         let next = within(SOON, "the hand-off", waiting).await.expect("no panic").expect("handed over");
-        // The first heartbeat is due two thirds of a second after the place, and the release comes just after that.
+        // The first heartbeat is due two thirds of a second after the claim is queued. The release happens just after
+        // that.
         quick += u32::from(released.elapsed() < ms(300));
         next.release().await.expect("an answer");
         assert!(all < 50, "{quick} of {all} hand-offs were quick");

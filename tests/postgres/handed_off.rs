@@ -1,4 +1,4 @@
-//! The contended path: a release that gives the key to the next waiter, in one statement.
+//! The contended path: a release grants the key to the next waiter in one statement.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::in_line::fair;
 use crate::support::{LONG, connect, cycle, manager, ms, try_once};
 use crate::verify::application;
 
-/// A request with a lease that is longer than a busy machine needs for a test, so that it is not renewed.
+/// Returns a request with a lease that is longer than a busy machine needs for a test, so it is not renewed.
 fn patient_fair(locks: &LockManager) -> LockRequest {
     fair(locks).ttl(10 * LONG)
 }
 
-/// A cycle of a lock that others wait for is two statements, and neither is the long way.
+/// A cycle of a contended lock is two statements on the short path.
 #[tokio::test]
 async fn a_hand_off_is_one_statement_and_so_is_the_wait() {
     const TASKS: u64 = 8;
@@ -26,25 +26,25 @@ async fn a_hand_off_is_one_statement_and_so_is_the_wait() {
     let turns = Bound::new(PATIENCE);
     take_turns(TASKS, CYCLES, move || patient_fair(&locks)).await;
     let turns_took = turns.elapsed();
-    // A waiter sends one every two thirds of a second.
+    // A waiter sends a heartbeat every two thirds of a second.
     let heartbeats = TASKS * (1 + u64::try_from(turns_took.as_millis()).expect("minutes") / 600);
     let calls = calls(&server).await;
-    // One more for the first cycle. The last of them may have the key for itself.
+    // The first cycle is one more. The last task may find the key free.
     for (name, calls) in ["enqueue", "hand_off"].map(|name| (name, calls(name))) {
         assert!((TASKS * CYCLES / 2..=TASKS * CYCLES + 1).contains(&calls), "{calls} calls of {name}");
     }
-    // The first cycle made the row. The holder is told of the first waiter only. On a busy machine, a waiter may come too
-    // late to keep its place, which lasts for two seconds, and then takes the long way.
+    // The first cycle created the row. The holder is notified only of the first waiter. On a busy machine, a waiter may
+    // be too late to keep its place, which lasts for two seconds, and then takes the long path.
     let late = turns_took.as_secs() / 2;
     assert!(calls("acquire") + calls("release") <= 1 + late, "{} and {}", calls("acquire"), calls("release"));
-    // A lease that is handed on lasts for two seconds at most.
+    // A lease that is handed on lasts for at most two seconds.
     assert!(calls("renew") <= 2 * turns_took.as_secs(), "{} renewals in {turns_took:?}", calls("renew"));
     assert!(calls("heartbeats") <= heartbeats, "{} heartbeats, {heartbeats} are due", calls("heartbeats"));
     assert!(calls("tell") <= TASKS, "{} messages inside of one process", calls("tell"));
 }
 
-/// The answer to a release names the next holder of the same process. Without that, and without notifications, it would
-/// wait for its heartbeat, 0.67 s.
+/// The answer to a release names the next holder of the same process. Without this name and without notifications, that
+/// waiter would wait until its heartbeat, 0.67 s.
 #[tokio::test]
 async fn one_who_waits_in_the_same_process_needs_no_notification() {
     let server = PostgresServer::start();
@@ -52,7 +52,7 @@ async fn one_who_waits_in_the_same_process_needs_no_notification() {
     let waits = || patient_fair(&locks);
     let mut held = waits().acquire().await.expect("it is free");
     let mut fastest = Duration::MAX;
-    // A busy machine may be late many times. Without the answer, all are.
+    // A busy machine may be late many times. Without the answer, all rounds are late.
     for round in 0..50 {
         if fastest < ms(100) {
             break;
@@ -68,7 +68,7 @@ async fn one_who_waits_in_the_same_process_needs_no_notification() {
     assert!(fastest < ms(100), "{fastest:?}");
 }
 
-/// The answer also counts when no caller waits for it any more.
+/// The answer takes effect even if no caller waits for it any more.
 #[tokio::test]
 async fn a_release_whose_caller_is_gone_tells_the_next_holder() {
     let server = PostgresServer::start();
@@ -96,7 +96,7 @@ const HOLDER: &str = "INSERT INTO lock_core.holders (key, owner, mode, record, e
      now() + interval '1 hour')";
 const WAITER: &str = "INSERT INTO lock_core.waiters VALUES ('k', 'w', 1, 'infinity', 1000000, 'x', '')";
 
-/// Releases `h`, and returns the answer and the owners that hold and that wait then.
+/// Releases `h`. Returns the answer, and then the owners that hold and wait.
 fn handed_off(server: &PostgresServer, before: &str) -> String {
     server.sql(&format!(
         "DELETE FROM lock_core.holders; DELETE FROM lock_core.waiters; {HOLDER}; {WAITER}; {before}"
@@ -127,9 +127,9 @@ async fn a_hand_off_does_only_what_is_its_own() {
     for (before, expected) in table {
         assert_eq!(handed_off(&server, before), expected, "{before}");
     }
-    // The next holder has a lease of its own, and at most two seconds of it.
+    // The next holder has its own lease, of at most two seconds.
     for (ttl, expected) in [("1000000", "t"), ("60000000", "f")] {
-        // In one call, because the lease runs. The last answer counts.
+        // This is one call, because the lease expires meanwhile. The last answer counts.
         let answers = server.sql(&format!(
             "DELETE FROM lock_core.holders; DELETE FROM lock_core.waiters; {HOLDER}; {WAITER}; \
              UPDATE lock_core.waiters SET ttl = {ttl}; SELECT lock_core.hand_off('k', 'h', 'x'); \
@@ -140,7 +140,8 @@ async fn a_hand_off_does_only_what_is_its_own() {
     }
 }
 
-/// Asks for `k` as `n`, and returns the first column of the answer, whether it was queued, and the holders and waiters.
+/// Enqueues `n` for `k`. Returns the first column of the answer, whether the claim was queued, and the holders and
+/// waiters.
 fn enqueued(server: &PostgresServer, before: &str, more: &str) -> String {
     server.sql(&format!(
         "DELETE FROM lock_core.holders; DELETE FROM lock_core.waiters; {HOLDER}; {WAITER}; {before}"
@@ -179,7 +180,7 @@ async fn a_claim_is_queued_on_the_short_way_only_behind_an_exclusive_holder() {
     for (before, more, expected) in table {
         assert_eq!(enqueued(&server, before, more), expected, "{before} {more}");
     }
-    // A holder of the same process hands off by itself: the first 33 digits are equal.
+    // A holder of the same process hands off locally. The first 33 digits of both owners are equal.
     enqueued(
         &server,
         "UPDATE lock_core.keys SET latch_until = '-infinity'; UPDATE lock_core.holders SET owner = repeat('n', 34)",
@@ -190,8 +191,8 @@ async fn a_claim_is_queued_on_the_short_way_only_behind_an_exclusive_holder() {
     assert_eq!(server.sql(&own.replace("true", "false")), "f", "one that is not handed off to waits");
 }
 
-/// A claim is queued while the release comes after it in line. A release that had read the queue before would answer
-/// that there are no waiters, and the claim would wait for its next heartbeat.
+/// A claim is queued while a release waits for the lock of the row. If the release used an earlier read of the queue,
+/// it would report no waiters, and the claim would wait until its next heartbeat.
 #[tokio::test]
 async fn a_release_that_stood_in_line_sees_who_came_meanwhile() {
     let server = PostgresServer::start();
@@ -215,7 +216,7 @@ async fn a_release_that_stood_in_line_sees_who_came_meanwhile() {
     assert_eq!(server.sql("SELECT string_agg(owner, ',') FROM lock_core.holders"), "w");
 }
 
-/// The same of a claim that is queued: a release comes before it.
+/// The same holds for a claim that waits for the row while a release is executed.
 #[tokio::test]
 async fn a_claim_that_stood_in_line_sees_that_the_key_is_free() {
     let server = PostgresServer::start();
@@ -237,7 +238,7 @@ async fn a_claim_that_stood_in_line_sees_that_the_key_is_free() {
     assert_eq!(server.sql("SELECT count(*) FROM lock_core.waiters"), "0");
 }
 
-/// A lease that a transaction has checked is not handed off before that transaction has ended.
+/// A lease that a transaction has verified is not handed off before the transaction ends.
 #[tokio::test]
 async fn a_lease_that_was_verified_is_not_handed_off() {
     let server = PostgresServer::start();

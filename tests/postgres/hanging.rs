@@ -1,4 +1,4 @@
-//! A server that hangs in commits, because its synchronous standby is gone.
+//! A server that hangs in commits because its synchronous standby is down.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,14 +10,14 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::support::{LONG, connect, ms, works_again};
 
-/// The processes of the server that clients have, without the one that asks.
+/// Counts the server processes of clients, without the one that executes this query.
 const BACKENDS: &str = "SELECT count(*) - 1 FROM pg_stat_activity WHERE backend_type = 'client backend'";
 
-/// A process of a service: a runtime and a store of its own, with tasks that take and release keys.
+/// One process of a service: a runtime and a store, with tasks that acquire and release keys.
 struct Service {
-    /// How often an error has said that the server hangs in commits.
+    /// The number of errors that reported hanging commits.
     told: Arc<AtomicUsize>,
-    /// How often a lock was released.
+    /// The number of released locks.
     cycles: Arc<AtomicUsize>,
     runtime: Option<Runtime>,
 }
@@ -69,7 +69,7 @@ fn number(server: &PostgresServer, question: &str) -> usize {
 }
 
 fn set_standbys(server: &PostgresServer, names: &str) {
-    // Each statement by itself, because one of them must not be in a transaction.
+    // Each statement is sent separately, because one of them must not run in a transaction.
     for statement in [
         format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'"),
         "SELECT pg_reload_conf()".to_owned(),
@@ -78,7 +78,7 @@ fn set_standbys(server: &PostgresServer, names: &str) {
     }
 }
 
-/// Takes the standby away for `hang` after the error was returned, and gives it back.
+/// Stops the standby until `hang` after the error was returned, and starts it again.
 async fn commits_hang(services: usize, tasks: usize, hang: Duration) {
     let server = PostgresServer::start();
     drop(connect(&server.hasty_url()).await);
@@ -96,7 +96,8 @@ async fn commits_hang(services: usize, tasks: usize, hang: Duration) {
     let few = format!("at most two processes of the server for each service above the {before} before");
     while hangs.elapsed() < hang || !each(|one| &one.told, vec![0; services]) {
         hangs.check("the error says what hangs");
-        // An operator can log in. A session of an operator or a dial that has just ended may still be counted.
+        // An operator can log in. The count may include a session of an operator, or a connection attempt that has just
+        // ended.
         wait_until(&few, PATIENCE, async || number(&server, BACKENDS) <= before + 2 * services).await;
         tokio::time::sleep(ms(500)).await;
     }

@@ -1,4 +1,4 @@
-//! Many waiters for one key: a release wakes one of them.
+//! Many waiters for one key. A release notifies only one of them.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,10 +18,10 @@ use crate::support::{LONG, ms};
 
 const WAITERS: usize = 200;
 
-/// The key whose waiter makes the store listen.
+/// The key whose waiter makes the store open its listening connection.
 const FIRST: &str = "first";
 
-/// Counts the notifications that it receives.
+/// Counts the received notifications.
 #[derive(Debug, Default)]
 struct Told {
     granted: AtomicUsize,
@@ -44,7 +44,7 @@ impl Listener for Told {
     fn reconnected(&self) {}
 }
 
-/// Receives what the server sends to the processes of some claims, and returns the number of messages.
+/// Listens to the notifications for the processes of some claims. Returns the number of messages.
 async fn listen_to(server: &PostgresServer, claims: &[Claims]) -> (Client, Arc<AtomicUsize>) {
     let stream = TcpStream::connect(server.address()).await.expect("the server listens");
     let mut config = tokio_postgres::Config::new();
@@ -64,7 +64,7 @@ async fn listen_to(server: &PostgresServer, claims: &[Claims]) -> (Client, Arc<A
     (client, heard)
 }
 
-/// Two hundred processes with a waiter each. The messages are counted where they leave the server.
+/// Two hundred processes have one waiter each. The messages are counted where they leave the server.
 #[tokio::test]
 async fn a_release_sends_one_message_whoever_waits() {
     let server = PostgresServer::start();
@@ -81,10 +81,10 @@ async fn a_release_sends_one_message_whoever_waits() {
         let answer = postgres.acquire(waiter, Ask::Enqueue { room: None }).await.expect("an answer");
         assert!(matches!(&answer, Attempt::Held(held) if held.queued_at.is_some()), "{answer:?}");
     }
-    // Waiters of a test send no heartbeats.
+    // The waiters of this test send no heartbeats, so they must not expire.
     server.sql("UPDATE lock_core.waiters SET deadline = 'infinity'");
     let all = async || {
-        // An answer arrives after the messages of everything that was committed before.
+        // The answer arrives after the messages of all earlier commits.
         client.batch_execute("SELECT 1").await.expect("an answer");
         client.batch_execute("SELECT 1").await.expect("an answer");
         heard.load(Ordering::SeqCst)
@@ -130,7 +130,7 @@ async fn one_release_wakes_one_of_two_hundred() {
         let answer = postgres.acquire(waiter, Ask::Enqueue { room: None }).await.expect("an answer");
         assert!(matches!(&answer, Attempt::Held(held) if held.queued_at.is_some()), "{answer:?}");
     }
-    // Waiters of a test send no heartbeats.
+    // The waiters of this test send no heartbeats, so they must not expire.
     server.sql("UPDATE lock_core.waiters SET deadline = 'infinity'");
     for (released, waiter) in waiters.iter().take(5).enumerate() {
         assert_eq!(postgres.release(&holder, None).await.expect("an answer"), Released::Released);

@@ -17,7 +17,7 @@ async fn load(managers: &[LockManager], time: Duration, end: End) -> History {
     Load::exclusive(TTL, time).run(managers, 4, end, &mut Rng::new()).await
 }
 
-/// Kills every connection, locks the tables and cancels statements, again and again.
+/// Repeatedly kills every connection, locks the tables and cancels statements.
 async fn torment(server: &PostgresServer) {
     let others = "FROM pg_stat_activity WHERE application_name = 'lock-core'";
     let faults = [
@@ -53,22 +53,23 @@ async fn one_holder_at_a_time_and_tokens_in_order_whatever_happens_to_connection
     empty(&server, PATIENCE).await;
 }
 
-/// How long a server is under load whose functions were changed.
+/// The duration of the load on a server whose functions were changed.
 const SPAN: Duration = Duration::from_secs(3);
 
-/// Makes load on a server whose functions were changed, and returns what the check finds.
+/// Runs load on a server whose functions were changed, and returns the result of the check.
 async fn load_on(change: &str) -> Result<(), Violation> {
     let server = PostgresServer::start();
     let mut managers = Vec::new();
     for _ in 0..3 {
         managers.push(manager(&server).await);
     }
-    // After the migration, which would put them back.
+    // The change comes after the migration, which would undo it.
     server.sql(change);
     load(&managers, SPAN, End::After(SPAN)).await.check()
 }
 
-/// As [`load_on`], until the check finds something: a server that is wrong need not be wrong in every three seconds.
+/// Repeats [`load_on`] until the check finds a violation. A wrong server does not show its fault in every three
+/// seconds.
 async fn violation_on(change: &str) -> Result<(), Violation> {
     const ATTEMPTS: usize = 10;
     let mut verdict = Ok(());
@@ -81,13 +82,13 @@ async fn violation_on(change: &str) -> Result<(), Violation> {
     verdict
 }
 
-/// Makes the time between the look at the holders and the end of the new grant longer. The index would refuse a second exclusive
-/// grant of a key, so each gets a slot of its own.
+/// Makes the time between the read of the holders and the write of the new grant longer. The index would refuse a
+/// second exclusive grant of a key, so each grant gets its own slot.
 const SLOW: &str = "CREATE FUNCTION lock_core.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.005); \
                     NEW.slot := NEW.owner; RETURN NEW; END $$; CREATE TRIGGER slow BEFORE INSERT ON lock_core.holders FOR EACH ROW EXECUTE FUNCTION \
                     lock_core.slow();";
 
-/// A negative control: a claim fits beside every holder.
+/// This is a negative control: a claim is compatible with every holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_looks_at_no_holder_is_found_out() {
     let fits = "CREATE OR REPLACE FUNCTION lock_core.fits(p_mode text, p_held text, p_count bigint) RETURNS boolean LANGUAGE sql \
@@ -96,18 +97,18 @@ async fn a_server_that_looks_at_no_holder_is_found_out() {
     assert!(matches!(verdict, Err(Violation::Overlap { .. })), "{verdict:?}");
 }
 
-/// Puts a key that is free on the way of all others.
+/// Sends requests for a free key over the long path.
 const LONG_WAY: &str = "CREATE OR REPLACE FUNCTION lock_core.take_free(p_key text, p_owner text, p_record text, p_mode text, \
                         p_ttl bigint, p_fenced boolean) RETURNS text[] LANGUAGE sql AS 'SELECT NULL::text[]';";
 
-/// Returns whether two had a key at once, or were numbered in another order than the one in which they had it: both
+/// Returns whether two owners held a key at once, or were numbered in another order than the order of their holds. Both
 /// happen when two sessions read a row at once.
 fn shows_a_race(verdict: &Result<(), Violation>) -> bool {
     matches!(verdict, Err(Violation::Overlap { .. } | Violation::TokenOrder { .. }))
 }
 
-/// A negative control: two claims for one key look at its holders at the same time. With the lock of the row the same
-/// server is right, however slow it is.
+/// This is a negative control: two claims for one key read its holders at the same time. With the lock of the row, the
+/// same server is correct, however slow it is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_locks_no_row_is_found_out() {
     for way in [SLOW, &format!("{SLOW} {LONG_WAY}")] {
@@ -120,7 +121,7 @@ async fn a_server_that_locks_no_row_is_found_out() {
     assert!(shows_a_race(&verdict), "{verdict:?}");
 }
 
-/// The same on the short way alone, which has a lock of its own.
+/// The same control for the short path, which has its own lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_locks_no_row_of_a_free_key_is_found_out() {
     let unlocked = "DO $$ DECLARE v text := pg_get_functiondef('lock_core.take_free'::regproc); BEGIN ASSERT v LIKE \
@@ -129,7 +130,7 @@ async fn a_server_that_locks_no_row_of_a_free_key_is_found_out() {
     assert!(shows_a_race(&verdict), "{verdict:?}");
 }
 
-/// A negative control: the fencing token is the last one again.
+/// This is a negative control: the fencing token does not grow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_gives_a_token_twice_is_found_out() {
     let verdict = violation_on(

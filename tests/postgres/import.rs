@@ -1,4 +1,4 @@
-//! The example `import_worker`, with its locks and its tables on one server: some of its workers are killed.
+//! Checks the example `import_worker` while some of its workers are killed. Its locks and its tables are on one server.
 
 use lock_tests::PostgresServer;
 
@@ -21,7 +21,7 @@ async fn workers_that_are_killed_import_each_line_once() {
     assert_eq!(count("SELECT count(*) FROM import_tasks WHERE checkpoint = total"), "18", "{printed}");
     assert_eq!(count("SELECT count(*) FROM import_lines"), "2700", "{printed}");
     assert_eq!(count("SELECT count(DISTINCT (task, line)) FROM import_lines"), "2700", "{printed}");
-    // A worker that is killed stops the others for its ttl, and for the waiter lease of each place in the queue.
+    // A killed worker delays the others by its ttl, and by the waiter lease of each place in the queue.
     let pauses = "SELECT coalesce(max(pause), 0) < 20000000 FROM (SELECT l.happened - lag(l.happened) \
                   OVER (PARTITION BY t.task_group ORDER BY l.happened) AS pause \
                   FROM import_lines l JOIN import_tasks t USING (task)) AS pauses";

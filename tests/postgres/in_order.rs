@@ -12,23 +12,23 @@ use crate::verify::application;
 
 type Order = Arc<Mutex<Vec<usize>>>;
 
-/// How a task ends its turn.
+/// How a task ends its hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
-    /// This comes after the transaction that has verified the lease.
+    /// The task releases after the transaction that verified the lease was committed.
     Committed,
-    /// The transaction ends later.
+    /// The task releases before its transaction ends.
     Open,
-    /// Without a transaction.
+    /// The task releases without a transaction.
     Unverified,
-    /// The guard is dropped, and the release is left to the background.
+    /// The guard is dropped, and the background releases the lock.
     Dropped,
 }
 
 /// Waits for the key, verifies the lease, and releases.
 async fn turn(request: LockRequest, mut client: Client, end: End, number: usize, order: Order) {
     let guard = request.acquire().await.expect("granted");
-    // The next holder does not get it before the transaction of the last one has ended.
+    // The next holder does not get the key before the transaction of the last holder has ended.
     order.lock().expect("no panic").push(number);
     if end == End::Unverified {
         guard.release().await.expect("an answer");
@@ -48,7 +48,7 @@ async fn turn(request: LockRequest, mut client: Client, end: End, number: usize,
     }
 }
 
-/// Lets tasks of two processes line up, and returns in which order they had the key.
+/// Queues tasks of two processes. Returns the order in which they held the key.
 async fn order_of(end: impl Fn(usize) -> End) -> Vec<usize> {
     let server = PostgresServer::start();
     let (one, two) = (manager(&server).await, manager(&server).await);
@@ -70,7 +70,7 @@ async fn order_of(end: impl Fn(usize) -> End) -> Vec<usize> {
     order.lock().expect("no panic").clone()
 }
 
-/// The sessions of the library, and those of a pooler.
+/// Covers the sessions of the library, and those of a pooler.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_of_several_processes_are_served_in_order() {
     for pooled in [false, true] {

@@ -1,7 +1,7 @@
 //! Tests of the library on a real Postgres server: what it stores, and the effect of faults.
 //!
-//! Every test has its own server. Time limits are generous upper bounds, except where the test is about an order of
-//! events on one clock.
+//! Every test has its own server. Time limits are generous upper bounds, except in tests of an order of events on one
+//! clock.
 
 const WORKER: &str = env!("CARGO_BIN_EXE_worker");
 

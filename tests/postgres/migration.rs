@@ -10,7 +10,7 @@ use crate::verify::application;
 
 const SOON: Duration = PATIENCE;
 
-/// A reader that stays open would delay a migration that locks a table, and all calls after that.
+/// If the migration locked a table, an open reader would delay it and all later calls.
 #[tokio::test]
 async fn a_second_migration_locks_no_table() {
     let server = PostgresServer::start();
@@ -25,8 +25,8 @@ async fn a_second_migration_locks_no_table() {
     transaction.rollback().await.expect("an answer");
 }
 
-/// A first migration, or one of a later version, may have to lock a table. The migration gives up before the calls that
-/// wait for it fail.
+/// A first migration, or one to a later version, may have to lock a table. It gives up before the calls that wait for
+/// it fail.
 #[tokio::test]
 async fn a_migration_that_has_to_wait_gives_up() {
     let server = PostgresServer::start();

@@ -1,4 +1,4 @@
-//! The names that the statements look up: the schema, and functions of others that fit better.
+//! The names that the statements look up: the schema, and functions of other users that match better.
 
 use lock_core::backend::postgres::{migrate, migration};
 use lock_core::{LockErrorKind, LockManager};
@@ -6,8 +6,8 @@ use lock_tests::PostgresServer;
 
 use crate::support::{LONG, connect, cycle, manager, try_once};
 
-/// What every user may do that may create in `public`: a function of the migration, and an operator that the functions
-/// use.
+/// The statements that any user may execute who may create objects in `public`: they create a function that the
+/// migration uses, and an operator that the functions use.
 const FIT_BETTER: &str = "CREATE FUNCTION public.hashtextextended(text, integer) RETURNS bigint LANGUAGE plpgsql AS \
                           'BEGIN RAISE EXCEPTION $$as the administrator$$; END'; \
                           CREATE FUNCTION public.mul(bigint, interval) RETURNS interval LANGUAGE sql AS \
@@ -26,7 +26,8 @@ async fn functions_and_operators_of_others_are_not_called() {
     guard.release().await.expect("an answer");
 }
 
-/// The functions of the common path have no settings: the session has them, whatever its user has.
+/// The functions of the common path have no settings of their own. The session sets the search path, whatever its user
+/// has set.
 #[tokio::test]
 async fn the_session_looks_names_up_in_one_place() {
     let server = PostgresServer::start();

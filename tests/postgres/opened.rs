@@ -1,4 +1,4 @@
-//! Stores from settings of the driver, from a pool, and with connections that the application opens.
+//! Stores from settings of the driver, from a pool, and over connections that the application opens.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -128,7 +128,7 @@ async fn an_empty_pool_makes_nobody_hang() {
     assert!(error.to_string().contains(&PoolError::Closed.to_string()), "{error}");
 }
 
-/// A password that changes: each connection is opened with the one of now.
+/// The password changes. Each connection is opened with the current password.
 #[tokio::test]
 async fn a_connector_of_the_application_is_asked_for_each_connection() {
     let server = PostgresServer::start();

@@ -1,4 +1,4 @@
-//! Calls for several keys that lock rows in opposite orders: none of them ends in a deadlock.
+//! Calls for several keys that lock rows in opposite orders. No call ends in a deadlock.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use crate::support::{LONG, manager, ms};
 use crate::verify::application;
 
-/// A call waits for a row for half a second; the server looks for a deadlock sooner than that.
+/// A call waits for a row for half a second. The server detects a deadlock sooner.
 const SETTING: &str = "deadlock_timeout=5ms";
 const KEYS: usize = 10;
 
@@ -19,12 +19,13 @@ const RENEW: &str = "SELECT count(r.*) FROM (SELECT array_agg(key ORDER BY key D
                      AS owners, array_agg(60000000::bigint) AS ttls, array_agg(0::bigint) AS owns FROM lock_core.holders) h, \
                      lock_core.renew(h.keys, h.owners, h.ttls, h.owns) r WHERE h.keys IS NOT NULL";
 
-/// Checks that a call has failed because it took too long, as on a busy machine. The server says what was a deadlock.
+/// Checks that a call failed because it took too long, as on a busy machine. The server reports deadlocks with another
+/// code.
 fn check(error: &LockError) {
     assert!(error.is_temporary() && !error.to_string().contains("deadlock"), "{error}");
 }
 
-/// Takes several keys and single ones, and gives them back, as fast as it can. Returns how often it had all of several.
+/// Acquires and releases sets of keys and single keys, as fast as possible. Returns how often it held a whole set.
 async fn take(locks: LockManager, several: bool, random: u64, until: impl Fn() -> bool) -> u32 {
     let mut random = fastrand::Rng::with_seed(random);
     let mut taken = 0;
@@ -47,8 +48,8 @@ async fn take(locks: LockManager, several: bool, random: u64, until: impl Fn() -
     taken
 }
 
-/// Runs the load on a server that was changed, and returns the number of its deadlocks. A call that meets one fails, so
-/// the errors of a changed server are not looked at.
+/// Runs the load on a server that was changed, and returns the number of its deadlocks. A call that meets a deadlock
+/// fails, so the errors of a changed server are ignored.
 async fn deadlocks(change: &str) -> u64 {
     let server = PostgresServer::with(&[SETTING]);
     let managers = [manager(&server).await, manager(&server).await, manager(&server).await];
@@ -68,7 +69,7 @@ async fn deadlocks(change: &str) -> u64 {
             while until() {
                 let renewed = client.query_typed(RENEW, &[]).await;
                 let deadlock = renewed.as_ref().err().and_then(|error| error.code().cloned());
-                // A changed renewal waits, on a busy machine for too long.
+                // A changed renewal waits, and on a busy machine it waits for too long.
                 let expected = |code: &str| code == "40P01" || changed && code == "55P03";
                 assert!(deadlock.is_none_or(|code| expected(code.code())), "{renewed:?}");
             }
@@ -93,7 +94,7 @@ async fn deadlocks(change: &str) -> u64 {
     server.sql("SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'").parse().expect("a number")
 }
 
-/// Changes the text of a function that the migration has made.
+/// Returns the statement that replaces a part of a function of the migration.
 pub(crate) fn changed(function: &str, from: &str, to: &str) -> String {
     format!(
         "DO $x$ DECLARE v text := pg_get_functiondef('lock_core.{function}'::regproc); BEGIN ASSERT strpos(v, $y${from}$y$) > 0; \
@@ -106,7 +107,7 @@ async fn renewals_releases_and_claims_of_several_keys_meet_in_no_deadlock() {
     assert_eq!(deadlocks("").await, 0);
 }
 
-/// Returns whether there are deadlocks on a server that was changed, in one of a few runs.
+/// Returns whether one of a few runs on a changed server ends in a deadlock.
 async fn are_found(change: &str) -> bool {
     for _ in 0..5 {
         if deadlocks(change).await > 0 {
@@ -116,7 +117,7 @@ async fn are_found(change: &str) -> bool {
     false
 }
 
-/// A negative control: a release of several keys locks them in the opposite order.
+/// This is a negative control: a release of several keys locks them in the opposite order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_in_the_opposite_order_is_found_out() {
     let change = changed(
@@ -127,7 +128,7 @@ async fn a_release_in_the_opposite_order_is_found_out() {
     assert!(are_found(&change).await);
 }
 
-/// A negative control: a renewal waits for the rows of others.
+/// This is a negative control: a renewal waits for rows that other calls have locked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_that_waits_is_found_out() {
     let change = changed(

@@ -1,4 +1,4 @@
-//! Pings of Postgres: of the tables, and of the session of advisory locks.
+//! Pings of Postgres. They check the tables, or the session of advisory locks.
 
 use lock_core::LockManager;
 use lock_tests::{PATIENCE, PostgresServer, wait_until};
@@ -36,7 +36,8 @@ async fn a_server_that_stands_still_or_dies_refuses_and_one_that_is_back_serves(
     }
 }
 
-/// A standby answers queries, and would refuse a lock. No lock is asked for: a probe alone follows the failover.
+/// A standby answers queries, and would refuse a lock. The test requests no lock, so only the ping follows the
+/// failover.
 #[tokio::test]
 async fn a_server_that_takes_no_writes_refuses() {
     let server = PostgresServer::start();
@@ -57,19 +58,19 @@ async fn missing_notifications_are_a_degradation() {
     let locks = connect(&format!("{}?listen=127.0.0.1:1", server.url_of("postgres"))).await;
     let held = try_once(&locks, "k").await.expect("free");
     let other = connect(&format!("{}?listen=127.0.0.1:1", server.url_of("postgres"))).await;
-    // The first waiter makes the connection that listens.
+    // The first waiter opens the connection that listens.
     other.lock("k").ttl(LONG).wait(ms(500)).acquire().await.expect_err("it is held");
     let ping = serves_as(&other, |ping| ping.is_degraded()).await;
     assert!(ping.to_string().contains("no notifications arrive"), "{ping}");
     held.release().await.expect("an answer");
 }
 
-/// An operator with psql sees who holds a key and who waits, and frees it.
+/// With psql, an operator can list the holder of a key and its waiters, and free the key.
 #[tokio::test]
 async fn the_view_shows_what_psql_can_free() {
     let server = PostgresServer::start();
     let (locks, other) = (connect(&server.url()).await, connect(&server.url()).await);
-    // No renewal comes between: the notification alone tells the holder.
+    // No renewal is due during the test, so only the notification can reach the holder.
     let held = locks.lock("k").ttl(std::time::Duration::from_secs(3600)).acquire().await.expect("free");
     let waiting = tokio::spawn(other.lock("k").ttl(LONG).wait(LONG).acquire());
     let shown =

@@ -1,5 +1,5 @@
-//! Keys with thousands of holders or waiters. The limits are far above what one pass takes, and below what a pass for
-//! each row takes.
+//! Keys with thousands of holders or waiters. The limits are far above the time of one pass over the rows, and below
+//! the time of one pass for each row.
 
 use lock_core::LockManager;
 use lock_tests::PostgresServer;
@@ -8,9 +8,9 @@ use crate::support::{LONG, connect};
 
 async fn crowded(rows: &str) -> (PostgresServer, LockManager) {
     let server = PostgresServer::start();
-    // Thousands of rows take the server longer than the others wait for an answer, on a machine that is busy.
+    // On a busy machine, the server may need longer for thousands of rows than the usual timeout.
     let locks = connect(&server.url()).await;
-    // The planner has the statistics from before there were many rows.
+    // The statistics of the planner are from before the rows were inserted.
     server.sql(
         "INSERT INTO lock_core.keys (key) SELECT 'few' || n FROM generate_series(1, 20) n; \
          INSERT INTO lock_core.holders (key, slot, owner, mode, record, expires_at) SELECT 'few' || n, o, o, 's', '', 'infinity' FROM \
@@ -25,7 +25,7 @@ async fn crowded(rows: &str) -> (PostgresServer, LockManager) {
     (server, locks)
 }
 
-/// A server that is restarted after an hour, or a service that crashed, leaves such rows.
+/// Such rows remain after an hour without the server, or after a crash of a service.
 #[tokio::test]
 async fn many_permits_that_are_over_are_cleared_at_once() {
     let (server, locks) = crowded(
@@ -51,7 +51,7 @@ async fn many_readers_are_served_at_once() {
     assert_eq!(server.sql("SELECT count(*) FROM lock_core.holders WHERE key = 'k'"), "8001");
 }
 
-/// A key with thousands of permits, among thousands that have one holder, as the planner expects of all.
+/// One key has thousands of permits. Thousands of other keys have one holder, as the planner expects of all keys.
 #[tokio::test]
 async fn a_permit_among_thousands_is_found_by_the_index() {
     let (server, _locks) = crowded(
@@ -78,7 +78,7 @@ async fn a_permit_among_thousands_is_found_by_the_index() {
         format!("lock_core.release(ARRAY['k'], '{}', 'p9999', NULL, 0)", owner(204)),
     ];
     for call in calls {
-        // The rows that an index finds are counted in the session that looks them up.
+        // Each session counts the rows that its index scans find.
         let counted = format!(
             "SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT {call}; SELECT pg_stat_get_xact_tuples_fetched('lock_core.holders_pkey'::regclass)",
         );

@@ -13,7 +13,7 @@ use crate::contract::{keeps_the_contract, subject};
 use crate::sessions::{nothing_is_set, other_client};
 use crate::support::{LONG, connect, empty, ms};
 
-/// A server with the tables, and a pooler in front of it.
+/// Starts a server with the tables, and a pooler in front of it.
 async fn pooled(extra: &str) -> (PostgresServer, PgBouncer) {
     let server = PostgresServer::start();
     let pooler = PgBouncer::before(&server, 3, extra);
@@ -32,8 +32,8 @@ async fn a_pooler_keeps_the_contract_with_notifications_past_it() {
     nothing_is_set(&others.iter().collect::<Vec<_>>()).await;
 }
 
-/// Without notifications all the rest is as before: a waiter in the process of the holder is told by the answer to the
-/// release. The second pooler takes settings of a session, and forgets them.
+/// Without notifications, everything else works: the answer to the release notifies a waiter in the holder's process.
+/// The second pooler accepts settings of a session, and drops them.
 #[tokio::test]
 async fn a_pooler_alone_tells_nothing_and_excludes_all_the_same() {
     let (_server, pooler) = pooled("ignore_startup_parameters = options").await;
@@ -84,7 +84,7 @@ async fn a_lock_that_lingers_needs_notifications() {
 async fn a_transaction_that_is_no_read_committed_is_refused_behind_a_pooler() {
     let server = PostgresServer::start();
     migrate(&server.url_of("postgres")).await.expect("the administrator may");
-    // Before the pooler has a connection, which would keep what it began with.
+    // The change comes before the pooler opens a connection, because a connection keeps its first settings.
     server.sql("ALTER DATABASE postgres SET default_transaction_isolation = 'repeatable read'");
     let pooler = PgBouncer::before(&server, 3, "");
     let error = LockManager::connect(&pooler.url()).await.expect_err("it would grant twice");

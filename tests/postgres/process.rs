@@ -1,4 +1,4 @@
-//! Several processes: what the lock protects, and what the death of one costs the others.
+//! Several processes: the protection by the lock, and the delay after the death of one process.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::{LONG, manager, ms};
 const PROCESSES: u64 = 4;
 const BY_EACH: u64 = 30;
 
-/// Runs all processes at once. Returns the value of the counter afterwards.
+/// Runs all processes at once. Returns the final value of the counter.
 async fn count(url: Option<&str>) -> u64 {
     let directory = Directory::new();
     let counter = Counter::create(&directory.path().join("counter"));
@@ -36,7 +36,7 @@ async fn processes_lose_no_update_under_a_lock() {
     assert_eq!(server.sql("SELECT count(*) FROM lock_core.holders WHERE owner <> ''"), "0");
 }
 
-/// The negative control: without the lock, the same work shows in the counter.
+/// This is the negative control: without the lock, the counter loses updates.
 #[tokio::test]
 async fn processes_lose_updates_without_one() {
     for _ in 0..10 {
@@ -67,7 +67,7 @@ async fn a_holder_that_is_killed_costs_its_lease() {
     let killed = monotonic();
     let guard = waiting.await.expect("no panic").expect("the lease is over");
     let waited = monotonic() - killed;
-    // The rest of the lease, and at most the pause to the next heartbeat.
+    // The wait is the rest of the lease, and at most one more pause until the next heartbeat.
     assert!((ms(500)..ms(9_000)).contains(&waited), "{waited:?}");
     guard.release().await.expect("an answer");
 }
@@ -77,7 +77,7 @@ async fn a_holder_that_stood_still_does_nothing_more_when_it_goes_on() {
     let server = PostgresServer::start();
     let locks = manager(&server).await;
     let directory = Directory::new();
-    // Once this file exists, the body would write to it in its next round.
+    // The body writes to this file in its next round, if the file exists.
     let effect = directory.path().join("effect");
     let mut worker = holder(&server, "300", effect.to_str().expect("a path of UTF-8"));
     worker.expect("HELD").await;

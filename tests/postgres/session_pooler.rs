@@ -1,4 +1,4 @@
-//! A pooler that keeps a connection of the server for each client (`pooling=session`), and one that is full.
+//! A pooler that keeps one server connection for each client (`pooling=session`), and a full pooler.
 
 use lock_core::backend::Backend;
 use lock_core::backend::postgres::{Postgres, migrate};
@@ -32,7 +32,7 @@ async fn a_pooler_of_sessions_keeps_the_whole_contract() {
     }
 }
 
-/// The pooler resets a session before another client gets it.
+/// The pooler resets a session before the next client gets it.
 #[tokio::test]
 async fn a_lock_that_lingers_works_over_a_pooler_of_sessions_and_nothing_is_left() {
     let (server, pooler) = pooled(8, SESSION).await;
@@ -75,7 +75,7 @@ async fn a_pooler_of_transactions_is_recognised_before_anything_is_set() {
     for extra in ["", "server_round_robin = 1", "ignore_startup_parameters = options"] {
         for size in [1, 3] {
             let (_server, pooler) = pooled(size, extra).await;
-            // Each connection of the pool exists, and is free.
+            // All connections of the pool are open and idle.
             let mut others = Vec::new();
             for _ in 0..size {
                 others.push(other_client(&pooler.url()).await);
@@ -108,13 +108,13 @@ async fn a_server_without_a_pooler_takes_the_option() {
     cycle(&locks, "k").await;
 }
 
-/// Its words come before or after the login, with TLS and without.
+/// The pooler sends its error before or after the login, with TLS and without.
 #[tokio::test]
 async fn a_full_pooler_is_reported_in_its_own_words() {
     let server = PostgresServer::start();
     let certificates = Certificates::new(&["localhost"]);
-    // PgBouncer 1.18 may keep the connection of a client that refuses its certificate, as `prefer` does here, for all of the
-    // time that a login may take: 60 s by default.
+    // If a client refuses its certificate, as `prefer` does here, PgBouncer 1.18 may keep the connection for the whole
+    // login timeout. The default timeout is 60 s.
     let full = "max_client_conn = 1\nclient_login_timeout = 2";
     let (plain, tls) =
         (PgBouncer::before(&server, 2, full), PgBouncer::with_tls(&certificates, &server, 2, full));

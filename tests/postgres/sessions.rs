@@ -1,4 +1,4 @@
-//! Sessions that belong to others: a pooler's server connections, and the clients that a pool lends.
+//! Sessions that are shared: the server connections of a pooler, and the clients of a pool.
 
 use std::time::Duration;
 
@@ -10,13 +10,14 @@ use tokio::net::TcpStream;
 
 use crate::opened::{of_pool, pool};
 
-/// The settings of a session, without those that a pooler sets for each of its clients.
+/// Selects the settings of a session, without those that a pooler sets for each client.
 const SET: &str = "SELECT coalesce(string_agg(name || '=' || setting, ', ' ORDER BY name), '') \
                    || coalesce(current_setting('lock_migration.search_path', true), '') FROM pg_settings WHERE source = 'session' \
                    AND name NOT IN ('application_name', 'client_encoding', 'DateStyle', 'IntervalStyle', 'TimeZone', \
                    'standard_conforming_strings')";
 
-/// Connects to a pooler as another program does, as soon as there is a place: a pooler notices late that a client has gone.
+/// Connects to a pooler as another program, as soon as the pooler has a free slot. A pooler notices a disconnected
+/// client late.
 pub(crate) async fn other_client(url: &str) -> Client {
     let connected = async {
         loop {
@@ -32,7 +33,7 @@ pub(crate) async fn other_client(url: &str) -> Client {
     tokio::time::timeout(PATIENCE, connected).await.expect("a connection")
 }
 
-/// A full pooler, or one whose server is slow to start a session.
+/// Returns whether the error is that of a full pooler, or of one whose server is slow to start a session.
 fn is_soon_over(told: &DbError) -> bool {
     ["no more connections allowed", "client_login_timeout"].iter().any(|words| told.message().contains(words))
 }
@@ -46,7 +47,7 @@ async fn try_other_client(url: &str) -> Result<Client, Error> {
     Ok(client)
 }
 
-/// Returns the first column of the first row. In the protocol that a shared session takes as well.
+/// Returns the first column of the first row. Uses the simple protocol, which a shared session also supports.
 pub(crate) async fn ask(client: &Client, statement: &str) -> String {
     let answers =
         client.simple_query(statement).await.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
@@ -57,7 +58,7 @@ pub(crate) async fn ask(client: &Client, statement: &str) -> String {
     row.unwrap_or_default()
 }
 
-/// Asserts that no session of these clients was changed. Each has one while its transaction is open.
+/// Checks that no session of these clients was changed. Each client has a session while its transaction is open.
 pub(crate) async fn nothing_is_set(clients: &[&Client]) {
     for client in clients {
         client.simple_query("BEGIN").await.expect("a transaction");

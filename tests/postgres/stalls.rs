@@ -1,4 +1,4 @@
-//! Many waiters of several kinds: no key is free for long while a waiter wants it.
+//! Many waiters of several kinds. No key is free for long while a waiter waits for it.
 
 use lock_tests::PostgresServer;
 

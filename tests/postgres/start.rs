@@ -1,4 +1,4 @@
-//! What a server must have before it takes locks, and the errors of a server that lacks something.
+//! The requirements that a server must meet before it serves locks, and the errors if it does not meet them.
 
 use lock_core::backend::postgres::advisory::PostgresAdvisory;
 use lock_core::backend::postgres::{Postgres, migrate, migration};
@@ -28,7 +28,7 @@ async fn the_tables_are_made_only_when_that_is_asked_for() {
         "t",
         "nothing behind the user's back"
     );
-    // Several at once, and again.
+    // Several migrations run at once, and then again.
     let (one, two, three) = tokio::join!(migrate(&url), migrate(&url), migrate(&url));
     for made in [one, two, three] {
         made.expect("the administrator may");
@@ -37,7 +37,7 @@ async fn the_tables_are_made_only_when_that_is_asked_for() {
     cycle(&locks, "k").await;
     migrate(&url).await.expect("again");
     cycle(&locks, "k").await;
-    // With the option, the tables of an earlier version are renewed, and those of this one left alone.
+    // With the option, the tables of an earlier version are migrated, and those of the current version stay unchanged.
     server.sql("DROP FUNCTION lock_core.sweep; UPDATE lock_core.version SET number = 0");
     let there = "SELECT to_regproc('lock_core.sweep') IS NOT NULL";
     connect(&server.url()).await;
@@ -64,7 +64,7 @@ async fn the_text_of_the_migration_can_be_run_by_hand() {
     cycle(&connect(&other).await, "k").await;
 }
 
-/// Returns the statements that the error about missing permissions says to run.
+/// Returns the statements that the error about missing permissions advises.
 fn grants(error: &str) -> &str {
     let from = error.find("GRANT ").expect("it has the statements");
     error[from..].split('`').next().expect("they end")
@@ -122,7 +122,7 @@ async fn a_server_that_cannot_be_used_says_why() {
     assert!(tls.contains("TLS") && !tls.contains("tried"), "{tls}");
 }
 
-/// The session has settings of its own, so what a user or a database sets does not change how locks are taken.
+/// The session has its own settings, so the defaults of a user or a database do not matter.
 #[tokio::test]
 async fn another_isolation_by_default_changes_nothing() {
     let server = PostgresServer::start();
@@ -134,7 +134,7 @@ async fn another_isolation_by_default_changes_nothing() {
     assert!(error.contains("READ COMMITTED"), "{error}");
 }
 
-/// A server with a fraction of a core, or one that was started a moment ago, accepts connections before it answers.
+/// A server that has just started, or has only a fraction of a core, accepts connections before it answers.
 #[tokio::test]
 async fn a_server_that_greets_late_is_waited_for() {
     let server = PostgresServer::start();
@@ -169,7 +169,7 @@ async fn of_several_hosts_the_one_that_takes_writes_is_used() {
     cycle(&connect(&url).await, "k").await;
 }
 
-/// Each call is polled by a plain executor: it works, or its error says what is missing.
+/// A plain executor polls each call. The call works, or its error says what is missing.
 #[test]
 fn no_call_panics_outside_of_tokio() {
     let server = PostgresServer::start();

@@ -9,7 +9,7 @@ use lock_tests::{PATIENCE, PostgresServer, Proxy, wait_until_or};
 use crate::load::{End, Kind, Load, disturb};
 use crate::support::{LONG, connect, ms};
 
-/// The storm ends after 100 holds, and takes this long at least and at most.
+/// The storm ends after 100 holds. These are its shortest and its longest duration.
 const END: End = End::With(100, Duration::from_secs(5), Duration::from_secs(300));
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn a_storm_leaves_nothing_behind_and_shows_one_holder_at_a_time() {
     ways.iter().for_each(Proxy::heal);
 
     history.check().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
-    // Every lease is a minute, so every grant that is gone was released.
+    // Every lease is a minute, so every missing grant was released.
     let left = || server.sql(LEFT);
     let is_clean = async || left().is_empty() && managers.iter().all(|locks| locks.held() == 0);
     let report = || format!("{}; held: {:?}", left(), managers.each_ref().map(LockManager::held));
@@ -45,7 +45,7 @@ async fn a_storm_leaves_nothing_behind_and_shows_one_holder_at_a_time() {
     assert_eq!(deadlocks, "0", "rows are locked in one order, seed {seed}");
 }
 
-/// The grants and waiters that are left.
+/// Selects the remaining grants and waiters.
 const LEFT: &str = "SELECT key, mode, expires_at - clock_timestamp() FROM lock_core.holders \
                     WHERE expires_at > clock_timestamp() UNION ALL SELECT key, 'waits ' || mode, \
                     deadline - clock_timestamp() FROM lock_core.waiters WHERE deadline > clock_timestamp()";

@@ -1,4 +1,4 @@
-//! A row that a session of another client keeps locked.
+//! A row that another client's session keeps locked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,11 +12,11 @@ use tokio::task::JoinSet;
 use crate::support::{LONG, connect, cycle, manager, ms, try_once, works_again};
 use crate::verify::application;
 
-/// The sessions of the library.
+/// Counts the sessions of the library.
 const SESSIONS: &str =
     "SELECT string_agg(pid::text, ',') FROM pg_stat_activity WHERE application_name = 'lock-core'";
 
-/// The calls for such a key fail in turn, and keep the answers to all others waiting, but the connection lives.
+/// The calls for such a key fail in sequence, and delay the answers to all other calls. The connection stays open.
 #[tokio::test]
 async fn a_stuck_key_ends_no_connection() {
     let server = PostgresServer::start();
@@ -50,8 +50,8 @@ async fn a_stuck_key_ends_no_connection() {
     transaction.rollback().await.expect("an answer");
 }
 
-/// A crowd that asks for such a key again and again, for longer than a connection may be late: the others of the process
-/// go on, over the same connection.
+/// Many tasks repeatedly request such a key, for longer than a connection may be late. The other tasks of the process
+/// continue over the same connection.
 #[tokio::test]
 async fn a_crowd_at_a_stuck_key_holds_nobody_else_up() {
     let server = PostgresServer::start();
@@ -83,7 +83,7 @@ async fn a_crowd_at_a_stuck_key_holds_nobody_else_up() {
         });
     }
     let mut cycles = 0;
-    // If they were held up, each cycle would take as long as a call may.
+    // If the other tasks were delayed, each cycle would take as long as a call may.
     let is_shown = |cycles| cycles > 100 && asked.load(Ordering::Relaxed) > 1_000;
     while Clock::Suspend.now().since(started) < Duration::from_secs(9) || !is_shown(cycles) {
         assert!(

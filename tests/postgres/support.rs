@@ -1,11 +1,11 @@
-//! The parts that the topics share.
+//! Helpers that several topics share.
 
 use std::time::Duration;
 
 use lock_core::{LockError, LockGuard, LockManager, strategy};
 use lock_tests::{PATIENCE, PostgresServer, wait_until};
 
-/// A lease that no test outlives: only a release frees such a key.
+/// A lease that no test outlives, so that only a release frees the key.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) const fn ms(millis: u64) -> Duration {
@@ -26,7 +26,7 @@ pub(crate) async fn within<T>(bound: Duration, what: &str, future: impl Future<O
     outcome.unwrap_or_else(|_| panic!("{what} took longer than {bound:?}"))
 }
 
-/// Tries once, with a lease that only a release ends.
+/// Tries once, with a lease that no test outlives.
 pub(crate) async fn try_once(locks: &LockManager, key: &str) -> Result<LockGuard, LockError> {
     locks.lock(key).ttl(LONG).strategy(strategy::fail_fast()).acquire().await
 }

@@ -1,4 +1,4 @@
-//! The contents of the tables, and what is left in them.
+//! The contents of the tables, and the rows that remain in them.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn sweep(server: &PostgresServer) -> u64 {
 async fn what_is_over_is_swept_and_what_is_in_use_is_not() {
     let server = PostgresServer::start();
     let locks = manager(&server).await;
-    // The connections of a manager sweep by themselves: not now.
+    // This update keeps the connections of a manager from sweeping on their own.
     server.sql("UPDATE lock_core.floor SET swept_at = 'infinity'");
     for number in 0..30 {
         cycle(&locks, &format!("done{number}")).await;
@@ -32,7 +32,7 @@ async fn what_is_over_is_swept_and_what_is_in_use_is_not() {
     let permit = locks.semaphore("permit", 2).ttl(LONG).acquire().await.expect("it is free");
     let latch = locks.latch("latch");
     latch.set(2).await.expect("it is not set");
-    // Holders that have died, and a waiter that has.
+    // These rows belong to dead holders and to a dead waiter.
     server.sql(
         "INSERT INTO lock_core.keys (key, fence) VALUES ('dead', 7); INSERT INTO lock_core.holders (key, owner, mode, record, \
          expires_at) VALUES ('dead', repeat('a', 48), 'x', '', now() - interval '1 hour'); INSERT INTO lock_core.waiters VALUES \
@@ -63,7 +63,8 @@ async fn a_sweep_comes_to_the_end_of_a_large_table_and_begins_again() {
     assert_eq!(server.sql("SELECT swept_to = '' FROM lock_core.floor"), "t");
 }
 
-/// The clock of the server cannot be set here, so the last token is put ahead of it, which is the same.
+/// The test cannot set the clock of the server back. It moves the last token ahead of the clock, which has the same
+/// effect.
 #[tokio::test]
 async fn tokens_grow_after_the_key_was_deleted_while_the_clock_is_set_back() {
     let server = PostgresServer::start();
@@ -90,13 +91,13 @@ async fn tokens_grow_after_the_key_was_deleted_while_the_clock_is_set_back() {
     }
 }
 
-/// A session keeps its plans, which it makes while the tables are small.
+/// A session keeps its query plans, which it creates while the tables are small.
 #[tokio::test]
 async fn no_call_reads_a_whole_table() {
     let server = PostgresServer::start();
     let (locks, other) = (manager(&server).await, manager(&server).await);
     let mut last = locks.fair("line").ttl(ms(900)).acquire().await.expect("it is free");
-    // Now the planner knows how small they are.
+    // The planner now has the statistics of the small tables.
     for table in ["keys", "holders", "waiters"] {
         server.sql(&format!("VACUUM ANALYZE lock_core.{table}"));
     }
@@ -108,7 +109,7 @@ async fn no_call_reads_a_whole_table() {
     }
     tokio::time::sleep(ms(1_500)).await;
     assert!(last.is_held(), "it was renewed");
-    // The sessions report their numbers when they end.
+    // The sessions report their statistics when they end.
     server.sql(
         "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE application_name = 'lock-core'",
     );
@@ -119,7 +120,7 @@ async fn no_call_reads_a_whole_table() {
     assert_eq!((server.sql(scans).as_str(), server.sql(used).as_str()), ("", "t"));
 }
 
-/// Batches of renewals are one statement.
+/// A batch of renewals is one statement.
 #[tokio::test]
 async fn ten_thousand_renewals_take_two_hundred_statements_at_most() {
     const LOCKS: usize = 2_500;
@@ -130,7 +131,7 @@ async fn ten_thousand_renewals_take_two_hundred_statements_at_most() {
         let request = locks.lock(format!("k{number}")).ttl(Duration::from_secs(6));
         guards.push(request.acquire().await.expect("it is free"));
     }
-    // Without waiters only a renewal updates the row of a grant.
+    // Without waiters, only a renewal updates the row of a grant.
     let renewals = "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'holders'";
     let number = |text: String| text.parse::<u64>().expect("a number");
     lock_tests::wait_until("ten thousand renewals", LONG, async || number(server.sql(renewals)) >= 10_000)

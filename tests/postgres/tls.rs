@@ -19,11 +19,11 @@ async fn locks_are_taken_over_tls() {
     let encrypted = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
                      WHERE application_name = 'lock-core'";
     assert_eq!(server.sql(encrypted), "t");
-    // Without it the connection is plain.
+    // Without this parameter, the connection does not use TLS.
     cycle(&connect(&url(&server, "")).await, "k").await;
 }
 
-/// As with libpq: TLS if it works, else none.
+/// As in libpq, the client uses TLS if it works, and otherwise a plain connection.
 #[tokio::test]
 async fn with_prefer_tls_that_fails_is_none() {
     let (certificates, others) = (Certificates::new(&["localhost"]), Certificates::new(&["localhost"]));

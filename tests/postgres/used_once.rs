@@ -1,4 +1,4 @@
-//! Keys that are used once, each with a name of its own: their rows are removed at the rate at which they are made.
+//! Keys with different names that are each used once. Their rows are removed as fast as they are created.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{LONG, connect, cycle, manager, try_once};
 
-/// The rows of exclusive locks whose holders have died.
+/// Inserts the rows of exclusive locks whose holders have died.
 fn leave_behind(server: &PostgresServer, keys: u64) {
     server.sql(&format!(
         "INSERT INTO lock_core.keys (key) SELECT 'order:' || n FROM generate_series(1, {keys}) n; \
@@ -16,7 +16,7 @@ fn leave_behind(server: &PostgresServer, keys: u64) {
     ));
 }
 
-/// A sweep of a thousand keys a second would take more than the time that is allowed. The runtime has two threads, because one
+/// A sweep of a thousand keys a second would take longer than the test allows. The runtime has two threads, because one
 /// of them waits for the statements of the test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sweep_is_as_fast_as_there_is_much_to_delete() {
@@ -30,7 +30,7 @@ async fn a_sweep_is_as_fast_as_there_is_much_to_delete() {
     held.release().await.expect("an answer");
 }
 
-/// When two processes sweep, one continues, and the other does nothing meanwhile.
+/// When two processes sweep at once, one continues, and the other does nothing.
 #[tokio::test]
 async fn one_sweeps_at_a_time() {
     let server = PostgresServer::start();
@@ -66,7 +66,7 @@ async fn what_is_held_is_listed_among_a_hundred_thousand_keys_that_are_over() {
     other.release().await.expect("an answer");
 }
 
-/// A load of such keys, of two kinds. Afterwards nothing is left of it.
+/// Runs a load of such keys, of two kinds. Nothing remains of it afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_left_of_a_load() {
     const TASKS: usize = 16;

@@ -11,7 +11,7 @@ use crate::support::{LONG, manager, ms, try_once, within};
 
 const SOON: Duration = PATIENCE;
 
-/// Returns a client of the application, with a table of its own.
+/// Returns a client of the application, with its own table.
 pub(crate) async fn application(server: &PostgresServer) -> Client {
     server.sql("CREATE TABLE IF NOT EXISTS orders (id integer, paid boolean); DELETE FROM orders");
     let stream = TcpStream::connect(server.address()).await.expect("the server listens");
@@ -28,7 +28,7 @@ fn paid(server: &PostgresServer) -> bool {
     server.sql("SELECT count(*) FROM orders") == "1"
 }
 
-/// Acquires `k` for a lease that is not renewed, and long enough for a transaction to begin.
+/// Acquires `k` with a lease that is not renewed, and that is long enough for a transaction to begin.
 async fn brief(locks: &LockManager) -> lock_core::LockGuard {
     locks.lock("k").ttl(ms(1_000)).renew(false).acquire().await.expect("it is free")
 }
@@ -47,13 +47,13 @@ async fn a_holder_commits() {
     assert_eq!(guard.release().await.expect("an answer"), Released::Released);
 }
 
-/// The holder was stopped for longer than its lease, and does not know. `checks` is whether it verifies.
+/// The holder was stopped for longer than its lease, and has not noticed. `checks` is whether it verifies the lease.
 async fn late(server: &PostgresServer, checks: bool) -> bool {
     let (locks, mut client) = (manager(server).await, application(server).await);
     let guard = try_once(&locks, "k").await.expect("it is free");
     let mut transaction = client.transaction().await.expect("a transaction");
     transaction.batch_execute(PAY).await.expect("an insert");
-    // As after a stop: the server has granted the key to another process, and this process has not been told.
+    // As after a stop, the server has granted the key to another process, and this process was not notified.
     server.sql("UPDATE lock_core.holders SET expires_at = '-infinity'");
     let other = manager(server).await;
     let next = try_once(&other, "k").await.expect("the lease is over");
@@ -63,7 +63,7 @@ async fn late(server: &PostgresServer, checks: bool) -> bool {
         assert_eq!(error.kind(), LockErrorKind::Lost, "{error}");
         assert!(!guard.is_held(), "it knows by now");
     }
-    // Whatever the application does with the error.
+    // The transaction is aborted, whatever the application does with the error.
     transaction.commit().await.expect("the server ends an aborted transaction with a rollback");
     next.release().await.expect("an answer");
     paid(server)
@@ -75,14 +75,14 @@ async fn a_late_holder_cannot_commit() {
     assert!(!late(&server, true).await, "it was written");
 }
 
-/// The control.
+/// This is the control.
 #[tokio::test]
 async fn a_late_holder_that_does_not_check_commits() {
     let server = PostgresServer::start();
     assert!(late(&server, false).await, "nothing kept it from that");
 }
 
-/// A lease that has expired by the clock of its holder fails the transaction too, although no other client has the key.
+/// If a lease has expired by the clock of its holder, the transaction fails too, although no other client has the key.
 #[tokio::test]
 async fn a_lease_that_is_over_here_fails_the_transaction() {
     let server = PostgresServer::start();
@@ -110,7 +110,7 @@ async fn nobody_else_gets_the_key_before_the_transaction_ends() {
     guard.lost().await;
     tokio::time::sleep(ms(400)).await;
     for _ in 0..3 {
-        // A statement that waited for the transaction would end with another error.
+        // If this statement waited for the transaction, it would end with another error.
         let error = try_once(&other, "k").await.expect_err("the transaction may still be committed");
         assert_eq!(error.kind(), LockErrorKind::Contended, "{error}");
     }
@@ -135,7 +135,7 @@ async fn renewals_and_the_release_do_not_wait_for_the_transaction() {
     tokio::time::sleep(ms(5_000)).await;
     assert!(guard.is_held(), "it is renewed");
     assert_eq!(within(SOON, "the release", guard.release()).await.expect("an answer"), Released::Released);
-    // Released too early, and still safe.
+    // The lock is released too early, but the key stays protected until the transaction ends.
     let error = try_once(&other, "k").await.expect_err("the transaction is still open");
     assert_eq!(error.kind(), LockErrorKind::Contended, "{error}");
     transaction.commit().await.expect("a commit");

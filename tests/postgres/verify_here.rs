@@ -15,7 +15,7 @@ async fn both(server: &PostgresServer) -> (LockManager, Client) {
     (manager(server).await, application(server).await)
 }
 
-/// Without the check, the waiter would have the key at once: the grant is handed off inside the process.
+/// Without the check, the grant would be handed off inside the process, and the waiter would have the key at once.
 #[tokio::test]
 async fn a_verified_lease_is_not_handed_off_inside_the_process() {
     let server = PostgresServer::start();
@@ -49,7 +49,7 @@ async fn a_verified_lease_does_not_linger() {
         async || locks.lock("k").ttl(LONG).linger(ms(1_000)).strategy(strategy::fail_fast()).acquire().await;
     lingering().await.expect("it is free").release().await.expect("an answer");
     let guard = lingering().await.expect("it lingers");
-    // The statement for another driver counts as much as the call.
+    // The statement for another driver has the same effect as the call.
     let check = guard.lease_check().expect("it is in a database");
     let mut transaction = client.transaction().await.expect("a transaction");
     guard.verify_in(&mut transaction).await.expect("the lease lives");
@@ -69,7 +69,7 @@ async fn a_verified_lease_does_not_linger() {
     next.release().await.expect("an answer");
 }
 
-/// The snapshot of such a transaction may be older than the grant: that says nothing about the lease.
+/// The snapshot of such a transaction may be older than the grant. The lease is valid nevertheless.
 #[tokio::test]
 async fn an_old_snapshot_loses_no_lock() {
     let server = PostgresServer::start();

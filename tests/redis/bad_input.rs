@@ -1,5 +1,4 @@
-//! Unreachable servers and wrong credentials: the error is clear, arrives within its bound, and never shows the
-//! password.
+//! Unreachable servers and wrong credentials. The error is clear, arrives in time, and never shows the password.
 
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ async fn refused(url: &str) -> LockError {
     error
 }
 
-/// Returns the error of a connect that was not tried again, because nothing changes by itself.
+/// Returns the error of a connect that was not retried, because a retry cannot help.
 async fn refused_at_once(url: &str) -> LockError {
     let error = refused(url).await;
     assert!(!error.to_string().contains("tried"), "{error}");
@@ -50,7 +49,7 @@ async fn a_server_that_is_not_there_is_tried_until_the_time_to_connect_is_over()
     let text = error.to_string();
     assert!(text.contains(&server.port().to_string()), "says where: {error}");
     assert!(text.contains("is the server up?") && text.contains("times within 500ms"), "{error}");
-    // One that starts meanwhile is connected to.
+    // If a server starts meanwhile, the connect succeeds.
     let connecting = tokio::spawn({
         let url = server.url();
         async move { LockManager::connect(&url).await }
@@ -62,7 +61,7 @@ async fn a_server_that_is_not_there_is_tried_until_the_time_to_connect_is_over()
     cycle(&locks, "k").await;
 }
 
-/// A server with a fraction of a core, or one that was started a moment ago, accepts connections before it answers.
+/// A server that has just started, or has only a fraction of a core, accepts connections before it answers.
 #[tokio::test]
 async fn a_server_that_greets_late_is_waited_for() {
     let server = RedisServer::start();
@@ -72,7 +71,7 @@ async fn a_server_that_greets_late_is_waited_for() {
     let locks = Proxy::greeting_late(std::slice::from_ref(&proxy), ms(3_000), connecting).await;
     let locks = locks.expect("the server has answered");
     cycle(&locks, "k").await;
-    // No call of a running manager waits longer than its own limit.
+    // In a running manager, no call waits longer than its own limit.
     proxy.replies(Flow::Hold);
     proxy.cut();
     within(PATIENCE, "an answer", async {
@@ -84,14 +83,15 @@ async fn a_server_that_greets_late_is_waited_for() {
     works_again(&locks, "k").await;
 }
 
-/// A manager that runs reaches a server that has become slow: a dial that ran out of time is followed by a longer one.
+/// A running manager reaches a server that has become slow. If a connection attempt times out, the next one gets more
+/// time.
 #[tokio::test]
 async fn a_server_that_becomes_slow_is_reached_again() {
     let server = RedisServer::start();
     let proxy = Proxy::before(&server);
     let locks = connect(&format!("{}?timeout=10s", proxy.url())).await;
     cycle(&locks, "k").await;
-    // Each dial takes three round trips.
+    // Each connection attempt takes three round trips.
     proxy.delay(ms(300));
     proxy.cut();
     works_again(&locks, "k").await;
@@ -99,7 +99,7 @@ async fn a_server_that_becomes_slow_is_reached_again() {
 
 #[tokio::test]
 async fn a_server_that_never_answers_is_unavailable_after_the_time_to_connect() {
-    // Connections wait in the backlog for ever.
+    // Connections stay in the backlog of this listener for ever.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = silent.local_addr().expect("an address").port();
     let url = format!("redis://:{SECRET}@127.0.0.1:{port}/");
@@ -191,7 +191,7 @@ async fn the_documented_permissions_are_enough_and_fewer_are_an_error() {
     let allow = |extra: &[&str]| {
         let user = ["ACL", "SETUSER", "app", "reset", "on", &format!(">{SECRET}"), "~shop:*", "~{shop:*"];
         let needed = [
-            // Before Redis 7 a new user may use all channels, and no further one can be added to that.
+            // Before Redis 7 a new user may use all channels, and such a user cannot get a further channel.
             "resetchannels",
             "&lock:wake:*",
             "+hello",
@@ -255,7 +255,7 @@ async fn the_documented_permissions_are_enough_and_fewer_are_an_error() {
     );
     allow(&["+evalsha", "+set"]);
 
-    // First a key outside of the user's pattern, then a permission that is revoked during the connection.
+    // The first key does not match the user's pattern. Then a permission is revoked during the connection.
     let error = try_once(&connect(&url).await, "other").await.expect_err("no permission for the key");
     denied(&error);
     allow(&["+evalsha"]);
@@ -267,7 +267,7 @@ async fn the_documented_permissions_are_enough_and_fewer_are_an_error() {
     assert!(!refused_at_once(&url).await.is_temporary());
 }
 
-/// Runs every script, on every path that needs another command.
+/// Runs every script, on every path that uses a different command.
 async fn every_step(process: &Process) {
     for mode in [Mode::Exclusive, Mode::Shared, Mode::Permit { of: 2 }] {
         let claims: Vec<_> = (0..4).map(|_| process.claim("shop:q", mode, Queue::Fifo)).collect();
@@ -284,7 +284,7 @@ async fn every_step(process: &Process) {
         }
         let (mut dead, next) =
             (process.claim("shop:d", mode, Queue::Fifo), process.claim("shop:d", mode, Queue::Fifo));
-        // Half of it is the deadline of the request.
+        // Half of the ttl is the deadline of the request.
         dead.ttl = ms(400);
         process.take(&dead).await;
         tokio::time::sleep(ms(420)).await;
@@ -327,7 +327,8 @@ async fn a_replica_is_refused_and_says_why() {
     cycle(&manager(replica.server()).await, "k").await;
 }
 
-/// A name may lead to the primary, its replicas, and servers that are gone. The port of the URL does not count here.
+/// A name may resolve to the primary, its replicas, and servers that have ended. The port of the URL does not matter
+/// here.
 #[tokio::test]
 async fn every_address_of_a_name_is_tried() {
     let primary = RedisServer::start();
@@ -342,7 +343,7 @@ async fn every_address_of_a_name_is_tried() {
         names::lead("several.test", &addresses);
         cycle(&connect("redis://several.test/").await, "k").await;
     }
-    // One of several may become the primary.
+    // Any of several servers may become the primary.
     names::lead("replicas.test", &[first, nobody]);
     let error = refused("redis://replicas.test/?connect_timeout=500ms").await;
     assert!(error.is_temporary(), "{error}");

@@ -1,4 +1,4 @@
-//! A server that is late, and not dead.
+//! A server that is late but alive.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use lock_tests::{Bound, PATIENCE, Proxy, RedisServer};
 
 use crate::support::{connect, cycle, ms};
 
-/// A server whose answers are all late keeps its connections: to drop one would make every call over it doubtful.
+/// A server whose answers are all late keeps its connections. If a connection were closed, the result of every call on
+/// it would be unknown.
 #[tokio::test]
 async fn a_server_that_is_slow_is_not_left() {
     let server = RedisServer::start();

@@ -1,4 +1,4 @@
-//! The cost of the queue's operations, and of the fencing tokens of hand-offs, for the server.
+//! The server's cost of queue operations, and of fencing tokens for hand-offs.
 
 use lock_core::backend::{Mode, Queue, Released};
 use lock_core::strategy;
@@ -38,7 +38,7 @@ impl Cost {
         let mut stats = server.command_stats();
         let (scripts, micros) = stats.remove("evalsha").expect("scripts ran");
         server.command(&["CONFIG", "RESETSTAT"]);
-        // Sent twice a second to read the server's clock, whatever is measured.
+        // The library sends TIME twice a second to read the server's clock, whatever is measured.
         stats.remove("time");
         let calls = stats.values().map(|(calls, _)| calls).sum();
         Self { micros: micros as f64 / scripts as f64, calls }
@@ -49,8 +49,8 @@ impl Cost {
     }
 }
 
-/// Returns the cost of every operation in one round: an attempt that queues, a heartbeat, a cancel, a release that
-/// serves.
+/// Returns the cost of each operation in one round: an attempt that queues, a heartbeat, a cancel, and a release that
+/// serves the queue.
 async fn costs(server: &RedisServer, process: &Process, waiters: usize) -> [Cost; 4] {
     fill(server, waiters);
     let holder = process.barging("k");
@@ -82,7 +82,7 @@ async fn costs(server: &RedisServer, process: &Process, waiters: usize) -> [Cost
 async fn a_long_queue_costs_no_more_than_a_short_one() {
     let server = RedisServer::start();
     let process = Process::of(&server).await;
-    // The least of three, so that another process on the machine does not decide.
+    // The test uses the minimum of three runs, so that other processes on the machine do not affect the result.
     let mut least = [[Cost::MOST; 4]; 2];
     for _ in 0..3 {
         for (least, waiters) in least.iter_mut().zip([20, 5_000]) {
@@ -98,8 +98,8 @@ async fn a_long_queue_costs_no_more_than_a_short_one() {
     }
 }
 
-/// A process numbers its hand-offs up to the last time that the store has confirmed. One answer is enough for all
-/// microseconds before it, so the longer the process continues, the less often it asks.
+/// A process numbers its hand-offs up to the last time that the store has confirmed. One answer covers all earlier
+/// microseconds, so the process requests less often the longer it continues.
 #[tokio::test]
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
 async fn a_token_for_every_turn_of_a_process_costs_next_to_no_command() {
@@ -124,13 +124,13 @@ async fn a_token_for_every_turn_of_a_process_costs_next_to_no_command() {
     assert!(commands * 50 < TASKS * TURNS, "{commands} commands for {} turns", TASKS * TURNS);
 }
 
-/// Each turn of a fair lock takes a place and gives it back, whichever process has the turn before it.
+/// Each hold of a fair lock enters the queue and leaves it, whichever process held the lock before.
 #[tokio::test]
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
 async fn a_fair_turn_costs_two_commands() {
     const TURNS: u64 = 100;
     let server = RedisServer::start();
-    // A machine that is busy answers late, and no request gives up.
+    // The long timeout is for a busy machine that answers late, so no request gives up.
     let url = format!("{}?timeout=10s", server.url());
     let processes = [connect(&url).await, connect(&url).await, connect(&url).await, connect(&url).await];
     for (count, tasks) in [(1, 1), (1, 32), (4, 1), (4, 8)] {
@@ -189,12 +189,13 @@ async fn a_writer_that_gives_up_costs_no_more_behind_many_readers() {
     assert!(least[1] < 5.0 * least[0], "{least:?}");
 }
 
-/// The number of times the server has read from a socket.
+/// Returns the number of times that the server has read from a socket.
 fn reads(server: &RedisServer) -> u64 {
     server.info("total_reads_processed").parse().expect("a number")
 }
 
-/// Returns how many commands the server read at once, on average, while `tasks` tasks acquired and released their keys.
+/// Returns the average number of commands in one read of the server, while `tasks` tasks acquired and released their
+/// keys.
 async fn commands_a_read(tasks: u64) -> f64 {
     const CYCLES: u64 = 50;
     let server = RedisServer::start();

@@ -1,4 +1,5 @@
-//! What `doctor` finds on one server: each finding is made on a real one, and gone once the fault is mended.
+//! The findings of `doctor` on one server. Each test causes a real fault, and checks that the finding disappears after
+//! the repair.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ async fn a_plain_server_forgets_at_a_restart_and_one_with_a_log_has_no_findings(
 async fn each_setting_is_found_and_gone_once_it_is_set_right() {
     let server = RedisServer::start();
     let locks = manager(&server).await;
-    // Large beside what a connection adds.
+    // This value is large compared with the memory of a connection.
     server.command(&["SETRANGE", "big", "30000000", "x"]);
     let used: u64 = server.info("used_memory").trim().parse().expect("a number");
     let nearly = (used * 100 / 95).to_string();
@@ -60,7 +61,7 @@ async fn each_setting_is_found_and_gone_once_it_is_set_right() {
         set(&server, mends);
         gone(&locks, rule).await;
     }
-    // What the advice says is what was done above.
+    // The test does what the advice says.
     set(&server, &[("maxmemory-policy", "allkeys-lru"), ("maxmemory", "1gb")]);
     let finding = found_as(&locks, "redis.eviction", Danger).await;
     assert!(finding.advice.contains("`CONFIG SET maxmemory-policy noeviction`"), "{finding}");
@@ -81,7 +82,7 @@ async fn what_happened_since_the_start_is_found() {
     server.command(&["CONFIG", "RESETSTAT"]);
     gone(&locks, "redis.evicted").await;
 
-    // A snapshot cannot replace a directory.
+    // A snapshot fails because it cannot replace a directory.
     let file = server.directory().join("dump.rdb");
     std::fs::create_dir_all(file.join("inside")).expect("a directory");
     set(&server, &[("save", "3600 1")]);
@@ -107,7 +108,7 @@ async fn a_server_with_as_many_clients_as_it_allows_is_found() {
     let count: u32 = server.info("connected_clients").trim().parse().expect("a number");
     set(&server, &[("maxclients", &(count + 1).to_string())]);
     found_as(&locks, "redis.clients", Warning).await;
-    // The server accepts them, and closes them again.
+    // The server accepts these connections, and closes them at once.
     let refused: Vec<TcpStream> = (0..5).map(|_| connect()).collect();
     found_as(&locks, "redis.rejected", Warning).await;
     drop(refused);
@@ -162,7 +163,7 @@ async fn replicas_that_lag_or_are_not_waited_for_are_found() {
     gone(&locks, "redis.failover").await;
 }
 
-/// One note names the right, and everything else is still found.
+/// One note names the missing right, and all other findings are still reported.
 #[tokio::test]
 async fn what_the_user_may_not_read_is_one_note() {
     let server = RedisServer::start();

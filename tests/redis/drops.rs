@@ -34,7 +34,7 @@ impl Fault {
     fn heal(self, proxy: &Proxy) {
         proxy.heal();
         if matches!(self, Self::RequestsSwallowed | Self::RepliesSwallowed) {
-            // TCP loses no bytes on a connection that continues: if bytes were lost, it was reset.
+            // TCP loses no bytes on an open connection. If bytes are lost, the connection must be reset.
             proxy.cut();
         }
     }
@@ -65,7 +65,7 @@ impl Step {
         Self::Waiting,
     ];
 
-    /// Takes the step under `fault`, and drops it after `polls` polls.
+    /// Starts the step under `fault`, and drops it after `polls` polls.
     async fn dropped(self, site: &Site<'_>, fault: Fault, key: &str, polls: u32) {
         let Site { server, proxy, locks } = site;
         let request = || locks.lock(key).ttl(LONG).strategy(strategy::retry().within(LONG));
@@ -90,7 +90,7 @@ impl Step {
                 poll(request().run(tokio::task::yield_now()), polls).await;
             }
             Self::RunWithoutWaiting => {
-                // The fault begins before the request, or between it and the release.
+                // The fault begins before the request, or between the request and the release.
                 if polls.is_multiple_of(2) {
                     fault.inject(proxy);
                 }
@@ -107,7 +107,7 @@ impl Step {
                 server.command(&["SET", key, "somebody else", "PX", "60000"]);
                 fault.inject(proxy);
                 poll(request().acquire(), polls).await;
-                // Frees the key at the moment at which the delayed bytes arrive.
+                // This deletion frees the key when the delayed bytes arrive.
                 server.command(&["DEL", key]);
             }
         }
@@ -125,14 +125,14 @@ async fn poll(future: impl Future, polls: u32) {
     }
 }
 
-/// Drops every step under one fault, after more and more polls. The steps run side by side, each with its own
+/// Drops every step under one fault, after a growing number of polls. The steps run concurrently, each with its own
 /// connection and keys.
 async fn under(fault: Fault) {
     let server = RedisServer::start();
     let [acquire, fenced, release, extend, run, quick, guard, waiting] =
         Step::ALL.map(|step| all_polls(&server, fault, step));
     let sites = tokio::join!(acquire, fenced, release, extend, run, quick, guard, waiting);
-    // A request that arrives late would take a key for a minute. None may arrive after the last clean-up either.
+    // A request that arrives late would lock a key for a minute. No request may arrive after the last clean-up.
     tokio::time::sleep(ms(1_500)).await;
     assert_eq!(locks_of(&server, ""), [""; 0]);
     drop(sites);
@@ -149,7 +149,7 @@ async fn all_polls(server: &RedisServer, fault: Fault, step: Step) -> Site<'_> {
     let proxy = Proxy::before(server);
     let locks = connect(&proxy.url()).await;
     let site = Site { server, proxy, locks };
-    // The last one lasts for longer than the deadline of a call.
+    // The last number of polls takes longer than the deadline of a call.
     for polls in [0, 1, 2, 3, 4, 120] {
         let key = format!("{step:?}-{polls}");
         step.dropped(&site, fault, &key, polls).await;
@@ -214,8 +214,8 @@ async fn a_dropped_waiter_leaves_the_holder_alone() {
     drop(others);
 }
 
-/// A waiter that is dropped while its entry is being released: a task that took the entry over would lose its grant to
-/// that release.
+/// A waiter is dropped while its queue entry is being released. If another task took over the entry, the release would
+/// end that task's grant.
 #[tokio::test]
 async fn an_entry_that_is_being_released_is_passed_on_to_nobody() {
     let server = RedisServer::start();
@@ -236,7 +236,7 @@ async fn an_entry_that_is_being_released_is_passed_on_to_nobody() {
     proxy.requests(Flow::Pass);
     let guard = tokio::time::timeout(PATIENCE, second).await.expect("served").expect("no panic");
     let guard = guard.expect("a grant");
-    // After everything that was held back.
+    // This call is answered after all delayed bytes.
     one.lock("other").run(async {}).await.expect("an answer");
     let rival = two.lock("k").strategy(strategy::fail_fast()).acquire().await;
     assert!(rival.is_err() && guard.is_held(), "two holders");

@@ -1,4 +1,4 @@
-//! Locks that count only once a replica has them, with a replica that works, hangs, is cut off or takes over.
+//! Locks that count only if a replica has them. The replica works, hangs, is cut off or is promoted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{LONG, calls, connect, cycle, ms, try_once, within, works_again};
 
-/// Starts a primary that refuses writes without a replica, and a replica that keeps up.
+/// Starts a primary that refuses writes without a replica, and a replica that follows it.
 pub(crate) async fn pair() -> (RedisServer, Replica) {
     let primary = RedisServer::builder().config("min-replicas-to-write", "1").start();
     let replica = Replica::of(&primary);
@@ -24,12 +24,12 @@ pub(crate) async fn pair() -> (RedisServer, Replica) {
     (primary, replica)
 }
 
-/// Allows a second for the replica, because a busy machine is no fault.
+/// Returns a URL that allows the replica a second, because a busy machine is no fault.
 fn durable(server: &RedisServer) -> String {
     format!("{}&timeout=3s", impatient(server))
 }
 
-/// Allows a sixth of a second for the replica, for requests that must be refused.
+/// Returns a URL that allows the replica a sixth of a second, for requests that must be refused.
 fn impatient(server: &RedisServer) -> String {
     format!("{}?durability=replicas(1)", server.url())
 }
@@ -73,7 +73,7 @@ async fn the_token_of_a_local_turn_is_on_the_replica_too() {
         let locks = locks.clone();
         tokio::spawn(async move { locks.lock("k").ttl(LONG).strategy(strategy::wait()).acquire().await })
     };
-    // If no other request of this process were queued, the key would go back to the server.
+    // If no other request of this process were queued, the key would be released on the server.
     wait_until("it is in line", PATIENCE, async || {
         let turned_away = locks.lock("k").max_waiters(1).wait(LONG).acquire();
         matches!(turned_away.await, Err(error) if error.kind() == LockErrorKind::Overloaded)
@@ -123,7 +123,7 @@ async fn a_replica_that_was_cut_off_does_not_count() {
     replica.detach(&primary);
     let error = try_once(&locks, "k").await.expect_err("the primary refuses");
     assert!(error.to_string().contains("min-replicas-to-write"), "{error}");
-    // Also when the setting was switched off after the connection was made.
+    // The refusal also covers a setting that was switched off after the connection was made.
     primary.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
     let error = try_once(&locks, "k").await.expect_err("no replica has it");
     assert!(error.to_string().contains("0 of 1 replica"), "{error}");
@@ -142,7 +142,7 @@ async fn what_is_granted_by_push_is_not_handed_out_before_a_replica_has_it() {
     replica.server().stop();
     let before = calls(&primary, "wait");
     guard.release().await.expect("a release needs nobody");
-    // The waiter was notified: it asks for its copies, is refused them, and tries again.
+    // The waiter was notified. It waits for the copies of its grant, does not get them, and tries again.
     wait_until("it was told", PATIENCE, async || calls(&primary, "wait") > before + 1).await;
     assert!(!waits.is_finished(), "granted, and no replica has it");
     replica.server().cont();
@@ -205,7 +205,7 @@ async fn a_lease_is_longer_when_a_replica_knows_it_and_not_before() {
     replica.server().cont();
     tokio::time::sleep(ttl).await;
     assert!(guard.is_held(), "it is renewed again");
-    // After a longer one the holder is notified, although the primary still renews the lease.
+    // After a longer interruption the holder is notified, although the primary still renews the lease.
     replica.server().stop();
     within(PATIENCE, "the loss", guard.lost()).await;
     assert!(primary.get::<i64>(&["PTTL", "k"]) > 0, "the primary had a longer lease");
@@ -217,7 +217,7 @@ async fn a_connection_that_breaks_confirms_nothing() {
     let locks = connect(&durable(&primary)).await;
     cycle(&locks, "first").await;
     replica.server().stop();
-    // Confirmed in the same round trip, and after a script.
+    // The grant is confirmed in the same round trip, and after a script.
     for fencing in [false, true] {
         let request = locks.lock("k").ttl(LONG).fencing(fencing).strategy(strategy::fail_fast());
         let trying = tokio::spawn(async move { request.acquire().await });
@@ -241,7 +241,7 @@ async fn a_long_confirmation_is_not_taken_for_a_server_that_hangs() {
     let before: u64 = client().parse().expect("a number");
     let error = try_once(&locks, "k").await.expect_err("no replica has it");
     assert!(error.to_string().contains("0 of 1 replica acknowledged it within 2s"), "{error}");
-    // The two checks have one connection each.
+    // Each of the two checks has one connection.
     assert_eq!(client().parse::<u64>().expect("a number"), before + 1, "it was not dialled again");
 }
 
@@ -274,7 +274,7 @@ async fn a_server_that_cannot_keep_the_promise_is_refused() {
         assert!(error.to_string().contains("append-only file"), "{error}");
         primary.command(&["CONFIG", "SET", "appendonly", "yes"]);
         primary.command(&["CONFIG", "SET", "appendfsync", "always"]);
-        // Until its first part is written, no write counts as part of the file.
+        // Redis counts a write as part of the append-only file only after the first part of the file exists.
         wait_until("the append-only file is there", PATIENCE, async || {
             primary.info("aof_rewrite_in_progress") == "0"
                 && primary.info("aof_rewrite_scheduled") == "0"
@@ -306,8 +306,8 @@ fn claim(key: &str, mode: Mode) -> Claim {
     claim
 }
 
-/// WAIT covers the last write of its connection, and newer servers count only replicated commands as writes. But
-/// another connection may have made the grant, and its lease may be of any length.
+/// WAIT covers the last write of its connection, and newer servers count only replicated commands as writes. But the
+/// grant may have been written by another connection, and its lease may be of any length.
 #[tokio::test]
 async fn a_grant_asked_for_again_is_replicated_again() {
     let (primary, _replica) = pair().await;
@@ -334,8 +334,8 @@ async fn the_contract_is_kept_with_copies() {
     let (primary, _replica) = pair().await;
     let redis = Redis::connect(&durable(&primary)).await.expect("the server takes locks");
     let redis = Arc::new(redis);
-    // The replica has a sixth of a short lease. A waiter keeps its place for two seconds, and some cases wait for the
-    // end of one lease beside it.
+    // The replica has a sixth of a short lease to confirm. A waiter keeps its place for two seconds, and some cases
+    // also wait for the end of one lease.
     let report =
         contract::run(|| std::future::ready(Subject::from_dyn(redis.clone()).with_short_lease(ms(1_000))))
             .await;
@@ -362,7 +362,7 @@ async fn what_the_server_throws_away_while_locks_are_in_use_is_told() {
     };
     // The check runs every five seconds.
     let keys = within(PATIENCE, "the look", told).await;
-    // Read after the event: the server may throw more away meanwhile.
+    // The number is read after the event, because the server may evict more keys meanwhile.
     let thrown: u64 = server.info("evicted_keys").parse().expect("a number");
     assert!((1..=thrown).contains(&keys), "{keys} of {thrown}");
 }

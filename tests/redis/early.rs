@@ -1,4 +1,4 @@
-//! A lock that its body releases early: the key is free on the server, and the end of the body changes nothing there.
+//! A lock that its body releases early. The key is free on the server, and the end of the body changes nothing there.
 
 use lock_core::{Kind, LockHandle, Released};
 use lock_tests::{PATIENCE, RedisServer};
@@ -15,7 +15,7 @@ async fn a_waiter_of_another_process_has_the_lock_while_the_body_goes_on() {
         let body = here.request("k", Some(kind)).ttl(ms(900)).run_with(async |lock: LockHandle| {
             lock.extend(LONG).await.expect("it holds");
             let waiting = tokio::spawn(request.acquire());
-            // The server knows of the waiter, and will grant it the lock in the release.
+            // The waiter is queued on the server, so the release will grant it the lock.
             lock_tests::wait_until("there is a waiter", PATIENCE, async || {
                 here.inspect("k").await.expect("an answer").is_some_and(|info| info.waiting > 0)
             })

@@ -1,4 +1,4 @@
-//! The kind `fair`: every waiter has its own place in the queue.
+//! The kind `fair`, in which every waiter has its own place in the queue.
 
 use lock_core::{LockErrorKind, LockManager, LockRequest, strategy};
 use lock_tests::{PATIENCE, RedisServer, wait_until};
@@ -24,7 +24,7 @@ async fn refused(locks: &LockManager, limited: impl Fn(LockRequest) -> LockReque
     assert_eq!((error.kind(), error.waiters()), (LockErrorKind::Overloaded, Some(3)), "{error}");
 }
 
-/// A limit of waiters counts each of them, in every process.
+/// The limit of waiters counts each waiter in every process.
 #[tokio::test]
 async fn a_limit_counts_each_waiter() {
     type Limited = fn(LockRequest) -> LockRequest;

@@ -1,4 +1,4 @@
-//! Fencing tokens that come with the grant: what they cost, and what they do to the data of others.
+//! Fencing tokens that come with the grant: their cost, and their effect on the data of other programs.
 
 use lock_core::backend::{Ask, Attempt, Backend, Claim, Grant, Mode, Queue, Released};
 use lock_core::{LockErrorKind, backend::FencingToken};
@@ -21,7 +21,7 @@ async fn granted(process: &Process, claim: &Claim, ask: Ask) -> Grant {
     }
 }
 
-/// The ways in which a free key is taken with its token.
+/// The ways to acquire a free key together with its token.
 const WAYS: [(Queue, Ask); 4] = [
     (Queue::Barging, Ask::Probe),
     (Queue::Barging, Ask::Enqueue { room: None }),
@@ -41,7 +41,7 @@ async fn a_token_grows_and_is_remembered_with_its_holder() {
             assert!(fence > before, "{key} {queue:?} {ask:?}");
             assert_eq!(server.get::<String>(&["GET", last]), format!("{fence} {}", token(&claim)));
             assert!(server.get::<i64>(&["PTTL", last]) > 60_000);
-            // Once when it is requested again, and once when only the token is requested.
+            // First the claim is requested again, and then only the token.
             assert_eq!(granted(&process, &claim, ask).await.fence.map(FencingToken::get), Some(fence));
             assert_eq!(process.redis.fence(&claim).await.expect("it holds").get(), fence);
             assert_eq!(process.release(&claim).await, Released::Released);
@@ -58,7 +58,8 @@ async fn a_token_is_above_the_last_whoever_has_made_that() {
     let process = Process::of(&server).await;
     let ahead = 8_000_000_000_000_000_u64;
     for (queue, ask) in WAYS {
-        // Ahead of the clock; of an earlier time, by a hand-off, by a renewal; and shorter than any in use.
+        // The last token is ahead of the clock, is from an earlier time (by a hand-off or a renewal), or is shorter
+        // than any in use.
         for (last, is_ahead) in [
             (format!("{ahead} {}", "a".repeat(48)), true),
             (format!("{ahead} -"), true),
@@ -102,12 +103,12 @@ async fn other_data_in_the_place_of_the_token_stay_and_nothing_is_taken() {
     }
 }
 
-/// Microseconds of the server for a script, on average, and what the scripts called.
+/// Returns the average time of a script on the server in microseconds, and the commands that the scripts called.
 fn spent(server: &RedisServer) -> (f64, Vec<(String, u64)>) {
     let mut stats = server.command_stats();
     let (scripts, micros) = stats.remove("evalsha").expect("scripts ran");
     server.command(&["CONFIG", "RESETSTAT"]);
-    // A connection asks for the time by itself, and subscribes once.
+    // A connection requests the time on its own, and subscribes once.
     let calls = stats
         .into_iter()
         .filter(|(name, _)| name != "time" && name != "subscribe")
@@ -123,7 +124,7 @@ async fn a_free_lock_with_its_token_costs_two_writes_and_the_time() {
     let least = |least: &mut f64, micros: f64| *least = least.min(micros);
     let [mut acquire, mut release] = [f64::MAX; 2];
     let count = CYCLES as u64;
-    // The least of a few rounds: another process on the machine must not decide.
+    // The test uses the minimum of a few rounds, so that other processes on the machine do not affect the result.
     for _ in 0..5 {
         let claims: Vec<_> =
             (0..CYCLES).map(|n| fenced(&process, &format!("k{n}"), Queue::Barging)).collect();

@@ -1,4 +1,5 @@
-//! The order of the answers at a hand-off between processes: first the new holder, and then the one that releases.
+//! The order of the answers at a hand-off between processes. The new holder is notified first, and then the old holder
+//! is answered.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +12,7 @@ use tokio::task::JoinHandle;
 use crate::store::{Process, queue, token};
 use crate::support::{LONG, manager, try_once};
 
-/// A connection to the server, as it is on the wire.
+/// A raw connection to the server.
 struct Wire(TcpStream);
 
 impl Wire {
@@ -40,7 +41,7 @@ impl Wire {
         text
     }
 
-    /// Returns whether there is something to read.
+    /// Returns whether there are bytes to read.
     fn is_ready(&self) -> bool {
         self.0.set_nonblocking(true).expect("a socket");
         let ready = self.0.peek(&mut [0]).is_ok_and(|count| count > 0);
@@ -59,9 +60,9 @@ async fn script(server: &RedisServer, process: &Process) -> String {
     sent.arguments[0].clone()
 }
 
-/// Returns how often the new holder had something to read before the old one had, and how often it was the other way
-/// about, until one of the two was seen ten times. Rounds in which this thread looked too late do not count. `in_front`
-/// is sent together with the release.
+/// Returns how often the new holder received its message first, and how often the old holder did, until one of the two
+/// happened ten times. Rounds in which this thread looked too late do not count. `in_front` is sent together with the
+/// release.
 async fn who_hears_first(server: &RedisServer, in_front: &str) -> [usize; 2] {
     let [one, other] = [Process::of(server).await, Process::of(server).await];
     let script = script(server, &one).await;
@@ -87,8 +88,7 @@ async fn who_hears_first(server: &RedisServer, in_front: &str) -> [usize; 2] {
         };
         let (answer, told) = (old.read_all(), new.read_all());
         assert!(answer.contains(":1\r\n"), "{answer}");
-        // A place that was not served belongs to a waiter whose heartbeat was due long ago: this machine has stopped
-        // for a while.
+        // If a waiter was not served, its heartbeat was due long ago: this machine has stopped for a while.
         if let Some(seen) = seen.filter(|_| told.contains(&format!("granted {} 0", token(&waits)))) {
             first[seen] += 1;
         }
@@ -102,12 +102,12 @@ async fn the_new_holder_hears_before_the_old_one() {
     let server = RedisServer::start();
     let [new, old] = who_hears_first(&server, "TIME\r\n").await;
     assert!(new >= 10 && old <= 1, "{new} to {old}");
-    // Without the command in front the order is reversed: these checks notice that.
+    // Without the command in front, the order is reversed, and these checks detect it.
     let [new, old] = who_hears_first(&server, "").await;
     assert!(old >= 10 && new <= 1, "{new} to {old}");
 }
 
-/// Returns a task that waits for the key, once it has its place.
+/// Returns a task that waits for the key, as soon as it is queued.
 async fn waiting(server: &RedisServer, locks: &LockManager, places: i64) -> JoinHandle<LockGuard> {
     let request = locks.fair("k").ttl(LONG).wait(LONG);
     let task = tokio::spawn(async move { request.acquire().await.expect("a turn") });
@@ -115,12 +115,12 @@ async fn waiting(server: &RedisServer, locks: &LockManager, places: i64) -> Join
     task
 }
 
-/// Releases, and returns whether `TIME` was sent right before that.
+/// Releases, and returns whether `TIME` was sent directly before the release.
 async fn has_time_in_front(recorder: &mut Recorder<'_>, guard: LockGuard) -> bool {
     recorder.take();
     assert_eq!(guard.release().await.expect("an answer"), Released::Released);
     let sent = recorder.take();
-    // The next holder may renew its lease right away, with more arguments.
+    // The next holder may renew its lease at once, with more arguments.
     let is_release = |sent: &SentCommand| sent.name == "EVALSHA" && sent.arguments.len() == 4;
     let at = sent.iter().position(is_release).expect("a release");
     let in_front = sent[..at].iter().rfind(|other| other.client == sent[at].client);
@@ -146,8 +146,7 @@ async fn only_a_release_for_others_has_a_command_in_front() {
             *count += usize::from(one);
         }
     }
-    // Only the second one knew that another waiter came after it. Every connection sends TIME twice a second anyway,
-    // which may be right before a release; and a waiter that was late with its heartbeats is granted the key after
-    // others.
+    // Only the second holder knew of a waiter after it. Every connection also sends TIME twice a second, which may be
+    // directly before a release. And a waiter with late heartbeats is granted the key after others.
     assert_eq!(times.map(|count| count >= 3), [false, false, true, false], "{times:?}");
 }

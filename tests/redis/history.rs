@@ -17,7 +17,7 @@ async fn load(managers: &[LockManager], time: Duration) -> History {
     Load::exclusive(TTL, time).run(managers, 4, End::After(time), &mut Rng::new()).await
 }
 
-/// Kills every connection and flushes every script, again and again.
+/// Repeatedly kills every connection and flushes every script.
 async fn torment(server: &RedisServer) {
     for fault in (0..3).cycle() {
         tokio::time::sleep(ms(130)).await;
@@ -51,7 +51,8 @@ async fn one_holder_at_a_time_and_tokens_in_order_whatever_happens_to_connection
     empty(&server, PATIENCE).await;
 }
 
-/// The negative control: managers without a common server do not exclude each other, and the check finds that.
+/// This is the negative control. Managers without a common server do not exclude each other, and the check detects
+/// this.
 #[tokio::test]
 async fn a_history_of_two_servers_shows_two_holders() {
     let (one, two) = (RedisServer::start(), RedisServer::start());

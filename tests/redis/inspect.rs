@@ -1,4 +1,4 @@
-//! The locks of a server as an operator sees them, and forced releases.
+//! The locks of a server from the view of an operator, and forced releases.
 
 use lock_core::backend::Mode;
 use lock_core::{Kind, LockErrorKind, LossReason, ManagerBuilder};
@@ -39,7 +39,8 @@ async fn a_namespace_is_a_world_of_its_own_and_strangers_in_it_are_shown() {
     assert_eq!(order.waiters[0].record.as_ref().expect("ours").label(), Some("refund"));
 
     assert_eq!(shop.locks_matching("order").await.expect("a list").locks.len(), 1);
-    // Without a namespace, the list contains only locks of this library, because any other string could be anything.
+    // Without a namespace, the list contains only locks of this library, because any other string may be unrelated
+    // data.
     let all = plain.locks().await.expect("a list").locks;
     assert_eq!(all.iter().map(|lock| lock.key.as_str()).collect::<Vec<_>>(), ["page", "shop:order:1"]);
     assert_eq!(all[0].mode, Mode::Shared);
@@ -78,7 +79,7 @@ async fn a_key_with_other_data_is_refused_as_by_a_request() {
 async fn thousands_are_listed_in_steps_that_let_others_in_between() {
     let server = RedisServer::start();
     let locks = manager(&server).await;
-    // Locks as the library writes them, between keys that are no locks.
+    // These are locks as the library writes them, mixed with keys that are not locks.
     let script = "for i = 1, 5000 do
             redis.call('SET', 'k:' .. i, string.rep('a', 48) .. ' host=a pid=1 service=b since=1', 'PX', 600000)
             redis.call('SET', 'other:' .. i, i)
@@ -115,13 +116,13 @@ async fn what_is_none_of_its_own_is_not_read_whole() {
     server.command(&["SETRANGE", "shop:export", "49999999", "x"]);
     let fill = "for i = 1, 200000 do redis.call('ZADD', 'shop:leaderboard', i, 'player:' .. i) end";
     server.command(&["EVAL", fill, "0"]);
-    // A measured script must not have to collect the garbage that this one left in the interpreter.
+    // Without this flush, the measured script could have to collect the garbage of this script.
     server.command(&["SCRIPT", "FLUSH", "SYNC"]);
     let builder = ManagerBuilder::connect(&server.url()).await.expect("the server takes locks");
     let (shop, plain) = (builder.namespace("shop").build().expect("good defaults"), manager(&server).await);
     let _guard = shop.lock("order:1").acquire().await.expect("free");
     let (mut found, mut taken) = (Vec::new(), u64::MAX);
-    // The least of three, so that another process on the machine does not decide.
+    // The test uses the minimum of three runs, so that other processes on the machine do not affect the result.
     for _ in 0..3 {
         server.command(&["SLOWLOG", "RESET"]);
         found = shop.locks().await.expect("a list").locks;
@@ -132,9 +133,9 @@ async fn what_is_none_of_its_own_is_not_read_whole() {
         shop.is_locked("leaderboard").await.expect_err("it holds other data");
         taken = taken.min(longest(&server));
     }
-    // Reading one of them takes some hundred milliseconds.
+    // A read of one such string takes some hundred milliseconds.
     assert!(taken < 100, "the server stood still for {taken} ms");
-    // It can be released by force like any other lock, by the id that was shown.
+    // An operator can release this lock by force like any other lock, by the listed id.
     let id = &found[0].holders[0].id;
     assert!(shop.force_release("export", id, "no lock").await.expect("an answer"));
     assert!(!shop.is_locked("export").await.expect("an answer"));
@@ -161,7 +162,7 @@ async fn of_many_holders_and_waiters_the_first_are_told() {
     server.command(&["EVAL", script, "0"]);
     server.command(&["SCRIPT", "FLUSH", "SYNC"]);
     let mut taken = u64::MAX;
-    // The least of three, so that another process on the machine does not decide.
+    // The test uses the minimum of three runs, so that other processes on the machine do not affect the result.
     for _ in 0..3 {
         server.command(&["SLOWLOG", "RESET"]);
         let found = locks.locks().await.expect("a list").locks;
@@ -216,7 +217,7 @@ async fn a_victim_is_told_at_once_and_its_body_is_dropped() {
 
     let id = operator.locks().await.expect("a list").locks[0].holders[0].id.clone();
     assert!(operator.force_release("k", &id, "stuck").await.expect("an answer"));
-    // Long before its next renewal, which is due after a third of its lease.
+    // The loss is reported long before the next renewal, which is due after a third of the lease.
     let error = within(PATIENCE, "the loss", body).await.expect("no panic").expect_err("lost");
     assert_eq!(error.loss_reason(), Some(LossReason::Forced));
     let next = within(PATIENCE, "the next", next).await.expect("no panic").expect("served");
@@ -241,7 +242,7 @@ async fn a_victim_that_never_waited_is_told_at_once_too() {
         assert!(operator.force_release("k", &id, "stuck").await.expect("an answer"));
         assert_eq!(within(PATIENCE, "the loss", guard.lost()).await, LossReason::Forced);
     }
-    // Also over a connection that was made later.
+    // The notification also arrives over a connection that was made later.
     let guard = victim.lock("k").ttl(LONG).acquire().await.expect("free");
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     wait_until("it listens again", PATIENCE, async || attending(&server) == 1).await;
@@ -286,7 +287,7 @@ async fn a_server_that_is_gone_is_an_error() {
     assert!(error.is_unavailable(), "{error}");
 }
 
-/// The time of the request is not that of the grant: a candidate may have waited for hours.
+/// The time of the request differs from the time of the grant, because a candidate may have waited for hours.
 #[tokio::test]
 async fn who_had_to_wait_holds_since_the_grant() {
     let server = RedisServer::start();
@@ -303,18 +304,18 @@ async fn who_had_to_wait_holds_since_the_grant() {
     };
     let first = locks.lock("k").ttl(LONG).acquire().await.expect("free");
     assert!(look().await.1.is_some_and(|waited| waited < ms(1_000)));
-    // By the queue.
+    // This waiter is served by the queue.
     let waiting = wait();
     waits().await;
     first.release().await.expect("an answer");
     let guard = waiting.await.expect("no panic").expect("it is free");
     let (id, waited) = look().await;
     assert!(waited >= Some(ms(1_000)), "{waited:?}");
-    // A reader keeps the id of the grant. Since when is not kept.
+    // A reader keeps the id of the grant, but not its start time.
     let reader = guard.downgrade().await.expect("an answer");
     assert_eq!(look().await, (id, None));
     reader.release().await.expect("an answer");
-    // By a request of its own, after the server has forgotten the queue.
+    // This waiter acquires by its own request, after the server has forgotten the queue.
     let first = locks.lock("k").ttl(LONG).acquire().await.expect("free");
     let waiting = wait();
     waits().await;
@@ -325,7 +326,7 @@ async fn who_had_to_wait_holds_since_the_grant() {
     drop((first, guard));
 }
 
-/// A claim that begins to wait anew, long after its request, is no holder yet.
+/// A claim that queues again, long after its first request, is not a holder yet.
 #[tokio::test]
 async fn who_waits_has_no_time_of_a_grant() {
     let server = RedisServer::start();

@@ -1,4 +1,4 @@
-//! Services in other languages that use the documented pattern on the same key.
+//! Services in other languages that use the documented pattern for the same key.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ async fn a_foreign_holder_excludes_ours_until_it_frees_the_key() {
     assert!(error.holder().is_none(), "a foreign value names nobody: {error}");
     let left = error.retry_after().expect("the rest of the lease");
     assert!(left > Duration::from_secs(50) && left <= Duration::from_secs(60), "{left:?}");
-    // The refused attempt did not touch the key.
+    // The refused attempt did not change the key.
     assert_eq!(server.get::<String>(&["GET", "job"]), "6f7c0e7a");
     assert!(foreign_free(&server, "job", "6f7c0e7a"));
     try_once(&locks, "job").await.expect("it is free").release().await.expect("an answer");
@@ -58,8 +58,8 @@ async fn a_foreign_lock_without_an_expiry_is_waited_for() {
     waiting.await.expect("no panic").expect("it is free").release().await.expect("an answer");
 }
 
-/// Its holder sends no notification, so the first waiter asks as often as the clients of other libraries do. The
-/// waiters after it ask as seldom as always.
+/// The other library's holder sends no notification, so the first waiter polls as often as clients of other libraries
+/// do. The later waiters poll as rarely as usual.
 #[tokio::test]
 async fn the_first_waiter_behind_a_foreign_lock_asks_often() {
     const HEARTBEATS: u64 = 40;
@@ -76,7 +76,8 @@ async fn the_first_waiter_behind_a_foreign_lock_asks_often() {
         wait_until("all wait", PATIENCE, async || server.get::<usize>(&["ZCARD", "{job}:q"]) == 3).await;
         let (before, started) = (calls(&server, "evalsha"), Bound::new(PATIENCE));
         wait_until("they ask", PATIENCE, async || calls(&server, "evalsha") > before + HEARTBEATS).await;
-        // The regular heartbeats of three waiters are 4.5 a second. The first one adds at most 20, all of them at least 30.
+        // The regular heartbeats of three waiters are 4.5 a second. The first waiter adds at most 20 requests. If all
+        // three polled, they would add at least 30.
         let took = started.elapsed();
         assert!(took < Duration::from_secs(7), "{HEARTBEATS} heartbeats in {took:?}");
         assert!(took > ms(1_500), "all of them ask often: {HEARTBEATS} heartbeats in {took:?}");

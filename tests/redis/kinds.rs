@@ -66,7 +66,7 @@ async fn a_dead_reader_never_outlives_its_own_lease() {
     process.release(&alive).await;
     process.take(&writer).await;
     process.release(&writer).await;
-    // When the lease of the last reader expires, the key is gone.
+    // The key is deleted when the lease of the last reader expires.
     process.take(&dead).await;
     wait_until("it ends by itself", PATIENCE, async || server.keys().is_empty()).await;
 }
@@ -110,7 +110,7 @@ async fn a_waiting_writer_goes_before_later_readers() {
     process.release(&first).await;
     process.is_told(&Told::Granted(writer.owner, 2)).await;
     assert!(holds(&server, "k", &writer));
-    // Then both readers are served at once.
+    // Both readers are served at once after the release.
     process.release(&writer).await;
     process.is_told(&Told::Granted(late[0].owner, 1)).await;
     process.is_told(&Told::Granted(late[1].owner, 0)).await;
@@ -221,7 +221,7 @@ async fn a_writer_becomes_a_reader_and_lets_the_readers_in() {
         }
     }
     process.is_told(&Told::Granted(late.owner, 1)).await;
-    // A renewal and a release that do not know of the downgrade yet.
+    // This renewal and this release do not know of the downgrade yet.
     process.renewed(&writer, 2 * LONG).await;
     process.served(&late).await;
     process.waits(&other).await;
@@ -257,7 +257,7 @@ async fn several_keys_are_all_held_or_none() {
     for key in ["a", "b", "c"] {
         process.refused(&process.fifo(key)).await;
     }
-    // When one of the keys is gone, the whole lock is.
+    // If one of the keys is lost, the whole lock is lost.
     process.renewed(&every, 2 * LONG).await;
     assert!(["a", "b", "c"].iter().all(|key| server.get::<i64>(&["PTTL", key]) > 100_000));
     server.command(&["DEL", "b"]);
@@ -322,7 +322,7 @@ async fn fencing_tokens_grow_over_turns_and_keys_and_owners() {
     assert!(two > one);
     assert_eq!(process.redis.fence(&first).await.expect("it holds"), two);
     assert!(!first.is_fence_ahead());
-    // Numbered in the process, and sent with the renewal and the release.
+    // The number is assigned in the process, and sent with the renewal and the release.
     let far = FencingToken::new(two.get() + 3_600_000_000);
     first.number_fence(far);
     process.renewed(&first, LONG).await;
@@ -341,7 +341,7 @@ async fn fencing_tokens_grow_over_turns_and_keys_and_owners() {
     let later = process.redis.fence(&next).await.expect("it holds");
     assert_eq!(later.get(), far.get() + 11, "larger than the last that was numbered here");
     process.release(&next).await;
-    // Several keys have one number.
+    // All keys of a lock have the same number.
     let mut every = all(&process, &["a", "k"]);
     every.fencing = true;
     let grant = process.take(&every).await;
@@ -380,7 +380,7 @@ async fn kept_keys_stay_taken_in_every_mode() {
     process.take(&every).await;
     let kept = process.redis.release(&every, Some(ms(400))).await.expect("an answer");
     assert_eq!((kept, server.keys().len()), (Released::Released, 2));
-    // A claim that only waits leaves the queue.
+    // The cancel of a claim that only waits removes it from the queue.
     let (holder, waiter) = (process.fifo("k"), process.fifo("k"));
     process.take(&holder).await;
     process.wait(&waiter).await;

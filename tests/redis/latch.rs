@@ -72,7 +72,7 @@ async fn a_latch_and_a_lock_do_not_share_a_key() {
     wait_until("the latch ends with its lease", PATIENCE, async || server.keys() == ["lock"]).await;
 }
 
-/// The public latch, with several managers.
+/// Tests the public latch, with several managers.
 #[tokio::test]
 async fn managers_count_one_latch_down_and_all_who_wait_are_let_through() {
     let server = RedisServer::start();
@@ -83,7 +83,7 @@ async fn managers_count_one_latch_down_and_all_who_wait_are_let_through() {
         .chain(&latches)
         .map(|latch| {
             let latch = latch.clone();
-            // One after another: the latch is not set yet when the first three arrive.
+            // The waiters arrive in sequence. The latch is not set yet when the first three arrive.
             tokio::spawn(async move { latch.wait().await })
         })
         .collect();
@@ -111,7 +111,7 @@ async fn a_latch_lives_while_somebody_waits_and_is_forgotten_a_ttl_later() {
     let (latch, other) = (locks.latch("start").ttl(ttl), others.latch("start").ttl(ttl));
     other.set(2).await.expect("an answer");
     let waiting = tokio::spawn(async move { latch.wait().await });
-    // A latch that no process keeps alive expires meanwhile, three times.
+    // A latch that no process renews expires meanwhile, three times.
     for number in 0..3 {
         let measure = locks.latch(format!("measure{number}")).ttl(ttl);
         measure.set(1).await.expect("an answer");

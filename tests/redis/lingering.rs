@@ -1,4 +1,4 @@
-//! Grants that linger in one process, and the other processes that want the key.
+//! Grants that linger in one process while other processes want the key.
 
 use std::time::Duration;
 
@@ -7,9 +7,10 @@ use lock_tests::{PATIENCE, RedisServer, monotonic, soon_in_one_of_ten};
 
 use crate::support::{LONG, calls, empty, manager, ms, try_once, within};
 
-/// The longest linger, which a test would notice.
+/// The longest linger. A test would notice such a delay.
 const LINGER: Duration = Duration::from_secs(1);
-/// More than a hand-off takes, and less than [`LINGER`]. A busy machine may take longer, but not every time.
+/// A time that is longer than a hand-off, and shorter than [`LINGER`]. A busy machine may take longer, but not every
+/// time.
 const SOON: Duration = Duration::from_millis(600);
 
 fn lingering(locks: &LockManager, linger: Duration) -> LockRequest {
@@ -20,7 +21,7 @@ async fn cycle(locks: &LockManager, linger: Duration) {
     lingering(locks, linger).acquire().await.expect("it waits").release().await.expect("an answer");
 }
 
-/// Returns how many commands of a client the server has run, apart from those that maintain a connection.
+/// Returns how many commands of clients the server has run, without those that maintain a connection.
 fn commands(server: &RedisServer) -> u64 {
     ["set", "evalsha", "eval", "subscribe"].into_iter().map(|command| calls(server, command)).sum()
 }
@@ -35,7 +36,7 @@ async fn one_process_over_and_over_costs_a_handful_of_commands() {
         cycle(&locks, LINGER).await;
     }
     let (cost, seconds) = (commands(&server) - before, (monotonic() - started).as_secs());
-    // The store is asked once in a second, in case a notification was lost.
+    // The process sends one request a second to the store, in case a notification was lost.
     assert!(cost <= 4 + 2 * seconds, "{cost} commands in {seconds} s");
     assert!(!server.keys().is_empty(), "it lingers");
     empty(&server, LINGER + PATIENCE).await;
@@ -50,7 +51,7 @@ async fn who_waits_elsewhere_waits_for_one_hand_off() {
         let started = monotonic();
         cycle(&there, Duration::ZERO).await;
         let lingers = monotonic() - started;
-        // It begins to wait while the key is held.
+        // The other process begins to wait while the key is held.
         let guard = lingering(&here, LINGER).acquire().await.expect("the key is free");
         let request = lingering(&there, Duration::ZERO);
         let waiting = tokio::spawn(async move { request.acquire().await });
@@ -82,7 +83,7 @@ async fn who_uses_it_all_the_time_lets_each_waiter_in() {
     }
     busy.abort();
     times.sort_unstable();
-    // The lower quartile, because a busy machine makes many of them wait.
+    // The test uses the lower quartile, because a busy machine delays many of the waits.
     assert!(times[10] < SOON, "{times:?}");
 }
 
@@ -98,7 +99,7 @@ async fn who_only_tries_elsewhere_is_refused_for_no_longer_than_the_linger() {
             Ok(guard) => break guard,
             Err(error) => assert!(error.is_contended(), "{error}"),
         }
-        // Less than its lease.
+        // The wait is shorter than the lease.
         assert!(monotonic() - released < LINGER + PATIENCE);
         tokio::time::sleep(ms(5)).await;
     };
@@ -114,7 +115,7 @@ async fn a_waiter_of_which_nobody_is_told_waits_for_the_end_of_the_linger() {
     cycle(&here, LINGER).await;
     server.command(&["ACL", "SETUSER", "default", "-publish"]);
     let started = monotonic();
-    // It is served by the release, and finds that out by its next heartbeat.
+    // The release serves the waiter, which detects the grant by its next heartbeat.
     within(PATIENCE, "the wait", cycle(&there, Duration::ZERO)).await;
     assert!(monotonic() - started > LINGER - SOON, "nobody was told");
 }
@@ -149,7 +150,7 @@ async fn a_forced_release_ends_it_and_tokens_grow() {
     assert!(there.force_release("k", &id, "a test").await.expect("an answer"));
     let guard = try_once(&there, "k").await.expect("it is free");
     assert!(guard.fencing_token().await.expect("an answer").get() > last);
-    // The notification of the forced release is under way.
+    // The notification of the forced release is in flight.
     tokio::time::sleep(ms(100)).await;
     assert!(try_once(&here, "k").await.expect_err("it is held").is_contended());
     guard.release().await.expect("an answer");

@@ -1,4 +1,4 @@
-//! The effect on locks when the server loses all data, its scripts, or its clients.
+//! The effects on locks when the server loses all data, its scripts, or its clients.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn hold(locks: &LockManager, key: &str) -> LockGuard {
     locks.lock(key).ttl(TTL).acquire().await.expect("the key is free")
 }
 
-/// Checks that the server, and not the end of the lease, notifies the holder that the lock is gone.
+/// Checks that a notification of the server, and not the end of the lease, reports the loss to the holder.
 async fn told_that_it_is_taken(guard: LockGuard) {
     let reason = within(PATIENCE, "telling the loss", guard.lost()).await;
     assert_eq!(reason, LossReason::Taken);
@@ -63,7 +63,7 @@ async fn the_next_holder_has_the_largest_token(lose: fn(&mut RedisServer)) {
     let mut server = RedisServer::start();
     let (old, next) = (manager(&server).await, manager(&server).await);
     for _ in 0..20 {
-        // While the old process hands its lock on, it asks the server once a second.
+        // While the old process hands its lock on, it checks the grant on the server once a second.
         let seen = beside((&old, &next), "k", (100, ms(1_200)), || lose(&mut server)).await;
         if let Some(Beside { turns, larger }) = seen {
             println!("{turns} turns beside the next holder, {larger} tokens that are not smaller");
@@ -89,7 +89,7 @@ async fn the_next_holder_after_a_restart_without_data_has_the_largest_token() {
     the_next_holder_has_the_largest_token(RedisServer::restart).await;
 }
 
-/// Long before a third of its lease has passed, which would be twenty minutes.
+/// The holder is notified long before a third of its lease, which would be twenty minutes.
 #[tokio::test]
 async fn a_long_lease_hears_of_a_deletion_as_often_as_it_is_renewed() {
     let server = RedisServer::start();
@@ -115,7 +115,8 @@ async fn forgotten_scripts_are_not_noticed() {
     let kept = hold(&locks, "kept").await;
     let before = calls(&server, "pexpire");
     for fencing in [true, false].repeat(3) {
-        // Before each script that a cycle may need: acquire, contended acquire, fencing token, release.
+        // The server forgets its scripts before each script that a cycle may need: acquire, contended acquire, fencing
+        // token, release.
         let forget = || server.command(&["SCRIPT", "FLUSH"]);
         forget();
         let guard = locks.lock("k").fencing(fencing).acquire().await.expect("the key is free");
@@ -141,7 +142,7 @@ async fn killed_connections_cost_no_lock() {
     let kept = hold(&locks, "kept").await;
     for _ in 0..6 {
         assert!(server.cut_clients() >= 2, "one of each process");
-        // The next acquire finds a new connection within the time that it waits for one.
+        // The next acquire gets a new connection within its time limit.
         locks.lock("k").acquire().await.expect("the key is free").release().await.expect("an answer");
         tokio::time::sleep(TTL / 4).await;
         kept.check().expect("it is renewed");

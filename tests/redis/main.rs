@@ -1,7 +1,7 @@
 //! Tests of the library on a real Redis server: what it sends, what it stores, and the effect of faults.
 //!
-//! Every test has its own server. Time limits are generous upper bounds, except where the test is about an order of
-//! events on one clock.
+//! Every test has its own server. Time limits are generous upper bounds, except in tests of an order of events on one
+//! clock.
 
 mod bad_input;
 mod busy;

@@ -1,4 +1,4 @@
-//! The mark on the value of an exclusive holder: there is a waiter, so the release reads the queue.
+//! The mark on the value of an exclusive holder. It says that there is a waiter, so the release must read the queue.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use lock_tests::{PATIENCE, RedisServer, wait_until};
 use crate::store::{Process, Told, holds, kill_place, queue, token};
 use crate::support::{LONG, manager, ms, try_once};
 
-/// The byte after the holder's token.
+/// Returns the byte after the holder's token.
 fn mark(server: &RedisServer, key: &str) -> String {
     server.get(&["GETRANGE", key, "48", "48"])
 }
@@ -73,7 +73,8 @@ async fn the_id_of_a_grant_is_the_same_with_the_mark_and_without() {
 async fn who_is_granted_by_the_queue_starts_with_the_mark_while_others_wait() {
     let server = RedisServer::start();
     let process = Process::of(&server).await;
-    // By the short way of a release, by the long one past a dead waiter, and by a sign of life.
+    // The waiter is served by a release on the short path, by one on the long path past a dead waiter, and by a
+    // heartbeat.
     for way in 0..3 {
         let claims: [_; 5] = std::array::from_fn(|_| process.fifo("k"));
         process.take(&claims[0]).await;
@@ -118,7 +119,7 @@ async fn a_sign_of_life_marks_who_took_the_key_past_the_queue() {
     process.take(&holder).await;
     process.wait(&waiter).await;
     server.command(&["DEL", "k"]);
-    // Its process listens, because it waits for something else.
+    // This process listens, because it waits for another key.
     other.take(&other.fifo("busy")).await;
     other.wait(&other.fifo("busy")).await;
     let grabbed = other.redis.acquire(&grabs, Ask::Probe).await.expect("an answer");
@@ -171,7 +172,8 @@ async fn a_mark_that_is_left_over_costs_a_look() {
     assert!(holds(&server, "k", &other));
 }
 
-/// The commands that scripts called since the last `CONFIG RESETSTAT`; a connection also sends `TIME` now and then.
+/// Returns the commands that scripts called since the last `CONFIG RESETSTAT`. A connection also sends `TIME`
+/// sometimes.
 fn calls_in_scripts(server: &RedisServer) -> Vec<(&'static str, u64)> {
     const KNOWN: [&str; 6] = ["del", "get", "getrange", "set", "zrange", "hlen"];
     let stats: BTreeMap<String, (u64, u64)> = server.command_stats();
@@ -237,7 +239,7 @@ async fn a_value_that_another_library_wrote_is_never_marked() {
     }
 }
 
-/// An owner that asked for a downgrade names the whole value, as it wrote it.
+/// An owner that requested a downgrade sends the whole value, as it wrote it.
 #[tokio::test]
 async fn a_holder_that_may_be_shared_finds_its_marked_value() {
     let server = RedisServer::start();

@@ -1,4 +1,4 @@
-//! Metrics and events of a manager whose renewals run on their own thread and whose losses come from a server.
+//! Metrics and events of a manager on a real server. Its renewals run on their own thread.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
@@ -14,7 +14,7 @@ use crate::support::{manager, ms, within};
 
 const TEMPLATE: &str = "observed:<id>";
 
-/// Every value that was added to a series, set or recorded.
+/// All values of each series.
 static SERIES: Mutex<BTreeMap<String, Vec<f64>>> = Mutex::new(BTreeMap::new());
 
 fn series() -> MutexGuard<'static, BTreeMap<String, Vec<f64>>> {
@@ -117,7 +117,7 @@ async fn the_life_of_a_lock_is_counted_and_told() {
     wait_until("it is renewed twice", PATIENCE, async || total("renewals", "result=renewed") >= 2.0).await;
     assert_eq!(values("use_time", "end=released"), []);
 
-    // Another manager, so that the grant comes through the server and not from a local hand-off.
+    // The waiter belongs to another manager, so that the server grants the lock and not a local hand-off.
     let waiting = {
         let request = others.lock("observed:1").template(TEMPLATE).ttl(ms(2_000)).strategy(strategy::wait());
         tokio::spawn(request.acquire())
@@ -141,7 +141,7 @@ async fn the_life_of_a_lock_is_counted_and_told() {
     assert_eq!(within(PATIENCE, "the loss", guard.lost()).await, LossReason::Taken);
     wait_until("it is counted", PATIENCE, async || total("lost", "reason=taken") == 1.0).await;
     assert_eq!((total("held", ""), total("renewals", "result=not_owned")), (0.0, 1.0));
-    // The holder is notified of the loss first, and the loss is counted after that.
+    // The holder is notified of the loss before the loss is counted.
     wait_until("its use is measured", PATIENCE, async || values("use_time", "end=lost").len() == 1).await;
     assert_eq!((total("lost", "reason=expired"), total("renewals", "result=unknown")), (0.0, 0.0));
     drop(guard);
@@ -181,7 +181,7 @@ async fn a_server_is_shown_by_how_quickly_it_answers_and_by_its_clock() {
         let key = format!("lock.store.node.{name}{{backend=redis,node=127.0.0.1:{}}}", server.port());
         series().get(&key).cloned().unwrap_or_default()
     };
-    // No task takes a lock.
+    // No task acquires a lock.
     wait_until("it has answered", PATIENCE, async || of_node("round_trip").len() >= 2).await;
     let (trips, ahead) = (of_node("round_trip"), of_node("clock_offset"));
     assert!(trips.iter().all(|trip| *trip > 0.0 && *trip < PATIENCE.as_secs_f64()), "{trips:?}");

@@ -1,7 +1,7 @@
-//! The order of a fair lock under random work: waiters of several processes give up, and connections are cut.
+//! The order of a fair lock under random work. Waiters of several processes give up, and connections are cut.
 //!
-//! The tasks begin to wait in waves. A wave begins when all tasks of the one before it have their places, so no task
-//! may overtake one of an earlier wave. Within a wave, no order is promised.
+//! The tasks begin to wait in waves. A wave begins when all tasks of the earlier wave are queued, so no task may
+//! overtake one of an earlier wave. Within a wave, no order is promised.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,10 +18,10 @@ use crate::support::{calls, manager, ms, within};
 const PROCESSES: usize = 4;
 const WAVES: usize = 8;
 const ROUNDS: usize = 25;
-/// No turn may take longer, whatever happens to others.
+/// The longest time of a turn, whatever happens to other tasks.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// A task that had the key: its wave, its number, and whether it may have lost its place because of a cut.
+/// A task that held the key: its wave, its number, and whether it may have lost its place because of a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Turn {
     wave: usize,
@@ -29,7 +29,7 @@ struct Turn {
     excused: bool,
 }
 
-/// Returns two turns of which the first one overtook the second.
+/// Returns two turns of which the first has overtaken the second.
 fn overtaken(turns: &[Turn]) -> Option<(Turn, Turn)> {
     let mut latest: Option<Turn> = None;
     for turn in turns.iter().filter(|turn| !turn.excused) {
@@ -64,7 +64,7 @@ struct Round {
     turns: Mutex<Vec<Turn>>,
 }
 
-/// Counts a task that has the key, which may be dropped at any time.
+/// Counts a task that holds the key. The task may be dropped at any time.
 struct Working<'a>(&'a AtomicUsize);
 
 impl<'a> Working<'a> {
@@ -100,17 +100,18 @@ impl Round {
         }
         assert!(guard.is_held(), "a lease of seconds is renewed");
         drop(working);
-        // Without an answer, the background continues.
+        // If there is no answer, the release continues in the background.
         let _ = guard.release().await;
     }
 }
 
-/// Completes when all requests that were sent are answered, and no waiter asks because of an answer.
+/// Waits until all sent requests are answered, and no waiter sends a request because of an answer.
 async fn settled(server: &RedisServer, managers: &[LockManager]) {
     let mut before = None;
     loop {
         for locks in managers {
-            // It is answered after everything that this process has sent before, and perhaps over a new connection.
+            // This request is answered after everything that this process has sent before, perhaps over a new
+            // connection.
             wait_until("an answer", BOUND, async || match locks.lock("probe").try_acquire().await {
                 Ok(Some(guard)) => guard.release().await.is_ok(),
                 Ok(None) | Err(_) => false,
@@ -127,7 +128,7 @@ async fn settled(server: &RedisServer, managers: &[LockManager]) {
     }
 }
 
-/// Returns how many requests found the key held and asked for a place. Each reads the end of the queue once.
+/// Returns how many requests found the key held and asked for a place. Each of them reads the end of the queue once.
 fn asked(server: &RedisServer) -> u64 {
     calls(server, "zrevrange")
 }
@@ -136,13 +137,13 @@ fn cut(server: &RedisServer) {
     server.cut_clients();
 }
 
-/// The waiters of a round: waves of tasks, some of whom give up.
+/// The waiters of a round: waves of tasks, some of which give up.
 struct Waiters<'a> {
     server: &'a RedisServer,
     managers: &'a [LockManager],
     round: Arc<Round>,
     tasks: Vec<JoinHandle<()>>,
-    /// Makes the request for a key.
+    /// Returns the request for a key.
     request: fn(&LockManager, &str) -> LockRequest,
 }
 
@@ -151,11 +152,11 @@ impl Waiters<'_> {
         let locks = &self.managers[random.usize(..self.managers.len())];
         let request = (self.request)(locks, key).strategy(strategy::wait());
         let request = request.ttl(ms(if random.u8(..8) == 0 { 5_000 } else { 2_000 }));
-        // These ask the store for more than the place, and so lose it when that is not answered.
+        // These requests need more from the store than a place. They lose the place if that is not answered.
         let excused = random.u8(..6) == 0;
         let request = if excused { request.fencing(true).renew(random.bool()) } else { request };
         let hold = match random.u8(..60) {
-            // Long enough for a renewal.
+            // This hold is long enough for a renewal.
             0 if !excused => ms(900),
             1..20 => ms(random.u64(1..4)),
             _ => Duration::ZERO,
@@ -164,14 +165,14 @@ impl Waiters<'_> {
         self.tasks.push(tokio::spawn(Arc::clone(&self.round).run(request, turn, hold)));
     }
 
-    /// Lets the waiters of all waves begin, with some who give up, and connections that are cut.
+    /// Starts the waiters of all waves. Some of them give up, and connections are cut.
     async fn gather(&mut self, key: &str, random: &mut Rng) {
         for wave in 0..WAVES {
             for _ in 0..random.usize(1..6) {
                 self.begins(key, wave, random);
             }
             if random.u8(..3) == 0 {
-                // In the middle of their requests.
+                // The cut happens in the middle of their requests.
                 tokio::task::yield_now().await;
                 self.gives_up(random);
             }
@@ -194,7 +195,7 @@ impl Waiters<'_> {
     }
 }
 
-/// Runs one round on a key of its own. Returns the turns in the order of their grants.
+/// Runs one round on its own key. Returns the turns in the order of their grants.
 async fn round(
     server: &RedisServer,
     managers: &[LockManager],
@@ -209,7 +210,7 @@ async fn round(
     let mut waiters = Waiters { server, managers, round: Arc::default(), tasks: Vec::new(), request };
     waiters.gather(&key, random).await;
     let _ = held.release().await;
-    // The faults go on, and hit hand-offs, renewals and releases.
+    // The faults continue, and hit hand-offs, renewals and releases.
     for _ in 0..random.usize(..4) {
         tokio::time::sleep(ms(random.u64(1..20))).await;
         match random.bool() {
@@ -254,7 +255,7 @@ async fn nobody_overtakes_those_whose_places_are_known() {
     assert!(sum > ROUNDS * WAVES, "{sum} turns");
 }
 
-/// The same work with a lock that has no order is found out.
+/// The same work with a lock without order fails the check.
 #[tokio::test]
 async fn without_order_somebody_overtakes() {
     let seed = fastrand::u64(..);

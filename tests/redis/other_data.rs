@@ -1,4 +1,4 @@
-//! Keys with data that this library did not write: the key of a lock, and the keys of its queue.
+//! Keys with data of other programs: the key of a lock, and the keys of its queue.
 
 use lock_core::backend::{Ask, Backend, Mode, Queue, Renewal};
 use lock_core::{LockErrorKind, Released};
@@ -19,7 +19,7 @@ async fn a_long_text_at_a_locks_key_is_never_read_whole() {
     let process = Process::of(&server).await;
     server.command(&["SET", "k", &"x".repeat(LONG_TEXT)]);
     let check = |what: &str| {
-        // A string that a script reads stays in the interpreter until the garbage is collected.
+        // A string that a script reads stays in the interpreter until the next garbage collection.
         assert!(lua_memory(&server) < LONG_TEXT as u64 / 2, "{what} reads all of it");
         server.command(&["SCRIPT", "FLUSH"]);
     };

@@ -1,4 +1,4 @@
-//! A server that is gone while requests wait: every kind says so.
+//! A server that is down while requests wait. The requests of every kind report it.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn check(kind: &str, error: &LockError) {
     assert!(error.waited().is_some(), "{kind}: {error}");
 }
 
-/// Two requests of each kind for a key of its own; one of the two would do without the lock.
+/// Sends two requests of each kind, each kind for its own key. One of the two would continue without the lock.
 fn ask(locks: &LockManager, wait: Duration, waiters: &mut JoinSet<(&'static str, LockError)>) {
     for (kind, ask) in KINDS {
         for skips in [false, true] {
@@ -57,7 +57,7 @@ async fn a_server_that_goes_away_during_the_wait_is_told_by_every_kind() {
     let (locks, holder) = (manager(&server).await, manager(&server).await);
     let mut held = Vec::new();
     for (kind, ask) in KINDS {
-        // A reader waits for a writer.
+        // A reader has to wait for a writer.
         let request = if kind == "read" { holder.write(kind) } else { ask(&holder, kind) };
         held.push(request.ttl(LONG).acquire().await.expect("it is free"));
     }

@@ -1,4 +1,5 @@
-//! The owners of a process: those after a dial are none that a copy of the process could have made before it.
+//! The owners of a process. After a new connection, no owner is one that a copy of the process could have created
+//! before.
 
 use lock_tests::{PATIENCE, RedisServer, wait_until};
 
@@ -24,6 +25,6 @@ async fn owners_leap_with_each_dial() {
     wait_until("it is dialled again", PATIENCE, async || try_once(&locks, "c").await.is_ok()).await;
     works_again(&locks, "d").await;
     let after = counter(&server, &locks, "e").await;
-    // One in a million dials leaps by less.
+    // One in a million connection attempts increases the counter by less.
     assert!(after - next > 1_000_000, "{next}, {after}");
 }

@@ -25,7 +25,7 @@ async fn a_server_that_stands_still_or_dies_refuses_and_one_that_is_back_serves(
     assert_eq!(locks.ping().await.expect_err("it is closed").kind(), LockErrorKind::ShuttingDown);
 }
 
-/// Each of these servers answers PING, and would refuse a lock.
+/// Each of these servers answers PING, but would refuse a lock.
 #[tokio::test]
 async fn a_server_that_takes_no_writes_refuses() {
     let (server, primary) = (RedisServer::start(), RedisServer::start());
@@ -49,7 +49,7 @@ async fn a_server_that_takes_no_writes_refuses() {
     server.command(&["REPLICAOF", "127.0.0.1", &port]);
     refuses(&locks, &server.port().to_string()).await;
     server.command(&["REPLICAOF", "NO", "ONE"]);
-    // The ping itself has made the manager dial again.
+    // The ping has made the manager connect again.
     serves(&locks).await;
 }
 

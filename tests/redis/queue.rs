@@ -27,7 +27,8 @@ async fn a_release_wakes_the_next_and_nobody_else() {
     assert_eq!(holder.release(&held).await, Released::Released);
     a.is_told(&Told::Granted(claims[0].owner, 2)).await;
     assert!(holds(&server, "k", &claims[0]));
-    // The queue entry is granted for a short time, and for the whole lease once its owner has answered.
+    // The queue entry is granted for a short time. The grant is extended to the whole lease when its owner has
+    // answered.
     assert!((1..=2_000).contains(&server.get::<i64>(&["PTTL", "k"])));
     assert_eq!(a.served(&claims[0]).await.waiters, Some(2));
     assert!(server.get::<i64>(&["PTTL", "k"]) > 50_000);
@@ -64,7 +65,7 @@ async fn what_nobody_told_is_found_by_a_sign_of_life() {
         holds(&server, "k", &second)
     })
     .await;
-    // The notification was lost; the heartbeat answers that the claim is granted.
+    // The notification was lost. The heartbeat reports the grant.
     process.served(&second).await;
     // A client in another language frees the key.
     server.command(&["DEL", "k"]);
@@ -98,7 +99,7 @@ async fn a_queue_that_is_used_never_nears_its_end() {
     assert!(far(left()), "a new key beside an old one: {:?}", left());
 }
 
-/// Makes the claim's ticket 10 s older: the next claim of the queue is then the first of its 10 s.
+/// Makes the claim's ticket 10 s older. The next claim of the queue is then the first of its period of 10 s.
 fn older(server: &RedisServer, claim: &Claim) {
     server.command(&["ZINCRBY", "{k}:q", "-10000000", &token(claim)]);
 }
@@ -149,7 +150,7 @@ async fn one_who_was_paused_keeps_the_place_that_nobody_took() {
     process.wait(&paused).await;
     kill_place(&server, "k", &paused);
     server.command(&["DEL", "k"]);
-    // Its heartbeat counts before the queue is served.
+    // The heartbeat of this claim is counted before the queue is served.
     process.served(&paused).await;
 }
 
@@ -185,7 +186,7 @@ async fn one_who_leaves_after_being_served_serves_the_next() {
     process.wait(&next).await;
     process.release(&holder).await;
     assert!(holds(&server, "k", &gives_up));
-    // It has not seen the message.
+    // The claim has not received the message.
     assert_eq!(process.release(&gives_up).await, Released::Released);
     process.is_told(&Told::Granted(next.owner, 0)).await;
     assert!(holds(&server, "k", &next));
@@ -238,7 +239,7 @@ async fn a_waiter_of_the_holders_own_process_needs_no_place() {
     let held = process.enqueue(&waiter, None).await;
     assert!(held.own && held.queued_at.is_none() && held.position.is_none(), "{held:?}");
     assert_eq!(queue(&server, "k"), (0, 0));
-    // In strict order every waiter has a queue entry, also one of another process.
+    // In strict order every waiter has a queue entry, even a waiter of the holder's process.
     assert!(process.wait(&fair).await.own);
     let other = Process::of(&server).await;
     let theirs = other.barging("k");
@@ -410,7 +411,7 @@ async fn an_owner_is_queued_with_one_request_also_when_the_answer_is_lost() {
     let queued = scripts.iter().filter(|sent| sent.arguments.len() == 3 + 8).count();
     assert_eq!(queued, 1, "{scripts:?}");
     assert_eq!(process.waits(&waiter).await.position, Some(1));
-    // The only reason to send the script again: the server ran nothing.
+    // There is only one reason to send the script again: the server executed nothing.
     let other = process.fifo("k");
     server.command(&["SCRIPT", "FLUSH"]);
     assert_eq!(process.wait(&other).await.position, Some(2));
@@ -450,7 +451,7 @@ async fn a_connection_subscribes_before_its_first_wait_and_not_earlier() {
     // Holders are notified on another channel, from the first grant on.
     let to_hold =
         |sent: &&SentCommand| sent.arguments.iter().any(|argument| argument.starts_with("lock:wake:held:"));
-    // Each connection asks for the time, and now and then how the server is.
+    // Each connection also requests the time, and sometimes the state of the server.
     let asked = sent.iter().filter(|sent| !["TIME", "INFO"].contains(&&*sent.name));
     let (holds, rest): (Vec<_>, Vec<_>) = asked.partition(to_hold);
     let names = |sent: &[&SentCommand]| sent.iter().map(|sent| sent.name.clone()).collect::<Vec<_>>();
@@ -482,7 +483,7 @@ async fn nothing_without_an_expiry_and_nothing_at_the_end() {
     }
 }
 
-/// A caller that gets the error may be the holder.
+/// A caller that gets the error cannot become the holder later.
 #[tokio::test]
 async fn a_wait_that_is_over_has_left_the_queue() {
     let server = RedisServer::start();

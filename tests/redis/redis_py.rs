@@ -1,4 +1,4 @@
-//! A client of another library on the same keys: the `Lock` of redis-py, for Python.
+//! The `Lock` of redis-py, a Python library, on the same keys.
 
 use std::process::Command;
 
@@ -15,8 +15,8 @@ struct Python(Worker);
 
 impl Python {
     fn start(server: &RedisServer) -> Self {
-        // The first python3 on the path may not be the one for which the distribution installs packages. `-I`, because
-        // otherwise Python would import the folder `redis` of these tests.
+        // The first python3 on the path may not be the one for which the distribution installs packages. Without `-I`,
+        // Python would import the folder `redis` of these tests.
         let has_redis = |python: &&&str| {
             Command::new(python)
                 .args(["-I", "-c", "import redis"])
@@ -70,7 +70,7 @@ async fn ours_excludes_a_lock_of_redis_py_until_it_is_released() {
     }
 }
 
-/// Each may believe that it still has a lock that was deleted or has expired, and that the other has now.
+/// Each client may believe that it still has a lock that was deleted or has expired, while the other client holds it.
 #[tokio::test]
 async fn neither_ends_or_prolongs_the_lock_of_the_other() {
     let server = RedisServer::start();
@@ -98,7 +98,7 @@ async fn neither_ends_or_prolongs_the_lock_of_the_other() {
     assert_eq!(guard.release().await.expect("an answer"), Released::Released);
 }
 
-/// Waits until the background has released everything that was dropped.
+/// Waits until the background has released all dropped locks.
 async fn locks_are_settled(locks: &lock_core::LockManager) {
     let other = try_once(locks, "another job").await.expect("it is free");
     drop(other);

@@ -1,4 +1,5 @@
-//! A server that answers with an error: what the caller learns, and that it works again as soon as the server does.
+//! A server that answers with an error. The caller gets the error, and the library works again as soon as the server
+//! does.
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ async fn a_key_with_other_data_is_an_error_and_left_alone() {
         assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
         assert!(!error.is_temporary() && error.to_string().contains("list"), "{error}");
     }
-    // The key of the last fencing token has other data: nothing is taken.
+    // The key of the last fencing token has other data, so nothing is locked.
     server.command(&["LPUSH", "{k}:f", "a"]);
     let error = locks.lock("k").fencing(true).acquire().await.expect_err("no token can be made");
     assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
@@ -66,7 +67,7 @@ async fn a_busy_server_refuses_until_the_script_is_killed() {
     empty(&server, PATIENCE).await;
 }
 
-/// Renewals run on a thread of the library, with a connection of its own. The server refuses that one.
+/// Renewals run on a thread of the library, with a separate connection. The server refuses this connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_with_as_many_clients_as_it_allows_loses_no_lock() {
     let server = RedisServer::start();
@@ -93,7 +94,7 @@ async fn a_server_with_as_many_clients_as_it_allows_loses_no_lock() {
         assert_eq!(guard.release().await.expect("an answer"), Released::Released);
     }
     assert!(info(&mut admin, "rejected_connections") > 0, "there was a connection for renewals");
-    // A new client reports the server's own words, and no guess over them.
+    // A new client reports the server's own error, without a guess about its cause.
     for _ in 0..10 {
         let url = format!("{}?connect_timeout=200ms", server.url());
         let error = lock_core::LockManager::connect(&url).await.expect_err("it is full");
@@ -107,12 +108,12 @@ async fn a_server_with_as_many_clients_as_it_allows_loses_no_lock() {
 
 #[tokio::test]
 async fn a_server_that_loads_its_data_refuses_until_it_is_done() {
-    // The server serves its clients after every 2 MB.
+    // While the server loads its data, it serves its clients after every 2 MB.
     let server = RedisServer::builder().config("rdbcompression", "no").start();
     let locks = connect(&format!("{}?timeout=5s", server.url())).await;
     cycle(&locks, "k").await;
     server.command(&["DEBUG", "POPULATE", "1000", "pad", "20000"]);
-    // Microseconds for each key.
+    // The delay is in microseconds for each key.
     server.command(&["CONFIG", "SET", "key-load-delay", "2000"]);
     let loading = std::thread::spawn({
         let url = server.url();
@@ -127,11 +128,11 @@ async fn a_server_that_loads_its_data_refuses_until_it_is_done() {
     })
     .await;
     temporary(&try_once(&locks, "k").await.expect_err("it loads"), "LOADING");
-    // It takes a greeting of several round trips, each of which waits for the next 2 MB.
+    // A connection takes several round trips here, and each waits for the next 2 MB.
     let impatient = format!("{}?connect_timeout=50ms", server.url());
     let error = lock_core::LockManager::connect(&impatient).await.expect_err("it loads");
     assert!(error.is_temporary(), "{error}");
-    // By default it is waited for.
+    // By default the client waits until the server is loaded.
     cycle(&connect(&server.url()).await, "k").await;
     loading.join().expect("no panic").expect("it is loaded");
     works_again(&locks, "k").await;
@@ -170,8 +171,8 @@ async fn out_of_memory_refuses_locks_and_not_their_end() {
     cycle(&locks, "k").await;
 }
 
-/// A process numbers its own hand-offs, and sends the numbers with renewals and releases. The server accepts them
-/// without memory, because the script has written by then; no caller would be told of a refusal.
+/// A process numbers its own hand-offs, and sends the numbers with renewals and releases. The server accepts the
+/// numbers even without free memory, because the script has already written. No caller would see a refusal.
 #[tokio::test]
 async fn the_last_fencing_token_of_a_process_is_noted_without_memory() {
     let server = RedisServer::builder().config("maxmemory-policy", "noeviction").start();
@@ -181,7 +182,7 @@ async fn the_last_fencing_token_of_a_process_is_noted_without_memory() {
         let number = text.split(' ').next().and_then(|number| number.parse::<u64>().ok());
         number.unwrap_or_else(|| panic!("a token: {text}"))
     };
-    // A holder after a hand-off, with a number that the server does not know yet.
+    // The holder got the lock by a hand-off, with a number that the server does not know yet.
     let turn = async |guard: LockGuard, last: u64| {
         let scripts = calls(&server, "evalsha");
         let next = tokio::spawn(locks.lock("k").ttl(LONG).wait(LONG).acquire());

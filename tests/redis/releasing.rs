@@ -1,4 +1,4 @@
-//! Bodies that end before their release is answered, over a real server.
+//! Bodies that end before their release is answered, on a real server.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use tokio::task::JoinSet;
 
 use crate::support::{LONG, calls, connect, empty, manager, ms, within};
 
-/// One try, with a release that no caller waits for.
+/// Returns a request that tries once, and whose release no caller waits for.
 fn quick(locks: &LockManager, key: &str) -> LockRequest {
     locks.lock(key).ttl(LONG).strategy(strategy::fail_fast()).release(Release::Background)
 }
 
-/// Each cycle costs its two commands and no third: no request was refused and sent again.
+/// Each cycle sends exactly two commands, so no request was refused and repeated.
 #[tokio::test]
 async fn one_task_meets_its_own_release_never() {
     const CYCLES: u64 = 1_000;
@@ -31,13 +31,13 @@ async fn one_task_meets_its_own_release_never() {
     assert_eq!((calls(&server, "set"), calls(&server, "evalsha")), (CYCLES, CYCLES));
 }
 
-/// Few tasks, and more than the driver takes in by default; on several threads.
+/// A few tasks, and then more than the driver accepts by default, on several threads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_tasks_meet_their_own_releases_never() {
     const CYCLES: u64 = 20;
     for count in [20, 300] {
         let server = RedisServer::start();
-        // The order is the point, and a machine that is busy must not end a call.
+        // The test is about the order. The long timeout keeps a busy machine from ending a call.
         let locks = connect(&format!("{}?timeout=10s", server.url())).await;
         let mut tasks = JoinSet::new();
         for task in 0..count {
@@ -73,7 +73,7 @@ async fn a_body_ends_while_the_reply_to_its_release_is_on_its_way() {
     next.await.expect("no panic").expect("after the answer").release().await.expect("an answer");
 }
 
-/// The connection is lost with the release on it, and then the next request goes over another one.
+/// The connection is lost with the release on it, so the next request uses another connection.
 #[tokio::test]
 async fn a_cut_connection_makes_no_process_meet_its_own_release() {
     let server = RedisServer::start();
@@ -88,7 +88,7 @@ async fn a_cut_connection_makes_no_process_meet_its_own_release() {
         loop {
             match quick(&locks, &key).acquire().await {
                 Ok(guard) => break drop(guard.release().await),
-                // The request itself may be on the connection that is lost.
+                // The request itself may be lost with the connection.
                 Err(error) => assert!(!error.is_contended(), "round {round}: {error}"),
             }
         }
@@ -96,7 +96,7 @@ async fn a_cut_connection_makes_no_process_meet_its_own_release() {
     empty(&server, PATIENCE).await;
 }
 
-/// The server refuses the release, which is sent again.
+/// The server refuses the release, which is then sent again.
 #[tokio::test]
 async fn a_server_that_forgets_its_scripts_makes_no_process_meet_its_own_release() {
     let server = RedisServer::start();
@@ -111,7 +111,7 @@ async fn a_server_that_forgets_its_scripts_makes_no_process_meet_its_own_release
     }
 }
 
-/// Each runtime has a connection of its own.
+/// Each runtime has its own connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_runtime_waits_for_the_answer() {
     let server = RedisServer::start();
@@ -160,7 +160,7 @@ async fn several_keys_and_every_kind_keep_the_order() {
     }
 }
 
-/// Tokens grow from one holder to the next, also when the release of the last one is under way.
+/// Tokens grow from one holder to the next, even while the release of the last holder is in flight.
 #[tokio::test]
 async fn tokens_grow_behind_a_release() {
     let server = RedisServer::start();

@@ -33,7 +33,8 @@ async fn a_lock_is_kept_for_four_leases_against_others() {
     assert_eq!(guard.release().await.expect("an answer"), Released::Released);
 }
 
-/// Otherwise a longer hold would outlive the token, and after a clock was set back the next token would be smaller.
+/// If a renewal did not prolong the memory of the token, a longer hold would outlive it. After the clock is set back,
+/// the next token would then be smaller.
 #[tokio::test]
 async fn the_last_fencing_token_is_remembered_as_long_as_its_holder_is_renewed() {
     let server = RedisServer::start();
@@ -43,7 +44,7 @@ async fn the_last_fencing_token_is_remembered_as_long_as_its_holder_is_renewed()
     on_demand.fencing_token().await.expect("the lock is held");
     let unfenced = locks.lock("unfenced").ttl(TTL).acquire().await.expect("it is free");
     let left = |key: &str| server.get::<i64>(&["PTTL", &format!("{{{key}}}:f")]);
-    // A minute and ten leases, without what a busy machine takes to read it.
+    // The range is a minute and ten leases, minus the time that a busy machine takes to read it.
     let remembered = 67_000..=70_000_i64;
     for key in ["granted", "asked"] {
         assert!(remembered.contains(&left(key)), "{key}: {}", left(key));
@@ -93,7 +94,7 @@ async fn ten_thousand_locks_are_kept_for_a_fiftieth_of_a_command_each() {
     let guards = take_many(&manager(&server).await).await;
     let count = || (calls(&server, "evalsha"), calls(&server, "pexpire"));
     let (scripts, renewals) = count();
-    // Each lock is renewed every third of its lease.
+    // Each lock is renewed after every third of its lease.
     wait_until("all are renewed", PATIENCE, async || count().1 - renewals >= MANY).await;
     let (scripts, renewals) = (count().0 - scripts, count().1 - renewals);
     let held = guards.iter().filter(|guard| guard.is_held()).count() as u64;
@@ -139,7 +140,7 @@ fn keeps_while_blocked(runtime: &Runtime, others: u32) {
     let running = runtime.spawn(locks.lock("k").ttl(TTL).run(async move {
         begun.send(()).expect("the test waits");
         std::thread::sleep(3 * TTL);
-        // Its last act: the lock is released after it.
+        // This is the last act of the body. The lock is released after it.
         end.store(true, Ordering::SeqCst);
     }));
     for _ in 0..others {
@@ -158,7 +159,7 @@ fn keeps_while_blocked(runtime: &Runtime, others: u32) {
     assert!(tries > 5, "{tries}");
 }
 
-/// Tries until the body has `ended` to get the key, in vain. Returns the number of tries.
+/// Tries to get the key until the body has `ended`. Returns the number of refused tries.
 fn tries_in_vain(url: &str, ended: &AtomicBool) -> u32 {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -168,7 +169,7 @@ fn tries_in_vain(url: &str, ended: &AtomicBool) -> u32 {
         while !ended.load(Ordering::SeqCst) {
             over.check("the body ends");
             let guard = locks.lock("k").try_acquire().await.expect("an answer");
-            // It may have ended while the server was asked.
+            // The body may have ended while the request was in flight.
             assert!(guard.is_none() || ended.load(Ordering::SeqCst), "granted twice");
             tries += 1;
             tokio::time::sleep(ms(10)).await;

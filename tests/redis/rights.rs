@@ -1,11 +1,11 @@
-//! The rights of a user: what lacks is named when the library connects, and nothing is locked that cannot be released.
+//! The rights of a user. The connect names missing rights, and nothing is locked that cannot be released.
 
 use lock_core::{LockErrorKind, LockGuard, LockManager, Released, strategy};
 use lock_tests::{CHECKED, PATIENCE, RedisServer, wait_until};
 
 use crate::support::{LONG, connect};
 
-/// Gives the user all rights but these.
+/// Gives the user all rights except these.
 fn allow(server: &RedisServer, without: &[&str]) {
     let mut command = vec!["ACL", "SETUSER", "app", "reset", "on", ">s3cret", "~*", "&*", "+@all"];
     let without: Vec<String> = without.iter().map(|name| format!("-{name}")).collect();
@@ -40,7 +40,7 @@ async fn a_command_that_the_server_does_not_know_is_named_too() {
     assert!(!error.is_temporary() && error.to_string().contains("`EVALSHA` (unknown command)"), "{error}");
 }
 
-/// A right that is taken away later: a call says so, and no answer is made up.
+/// A right is revoked later. The calls report this, and do not invent an answer.
 #[tokio::test]
 async fn no_script_takes_a_refusal_for_an_answer() {
     let server = RedisServer::start();
@@ -65,7 +65,7 @@ async fn no_script_takes_a_refusal_for_an_answer() {
             }
             allow(&server, &[name]);
             guard.check().expect("it is held");
-            // An error, or the truth.
+            // The call returns an error or the true state.
             if let Err(error) = guard.extend(LONG).await {
                 assert!(!error.is_lost(), "{key}: {error}");
             }
@@ -83,7 +83,7 @@ async fn no_script_takes_a_refusal_for_an_answer() {
     }
 }
 
-/// A queue that the user may not read is not an empty one: its waiters would not be served.
+/// A queue that the user may not read is not an empty queue, because its waiters would not be served.
 #[tokio::test]
 async fn a_release_passes_on_that_the_queue_may_not_be_read() {
     let server = RedisServer::start();
@@ -100,7 +100,7 @@ async fn a_release_passes_on_that_the_queue_may_not_be_read() {
     waiting.await.expect("no panic").expect("it is free").release().await.expect("all rights");
 }
 
-/// Releases, and checks that the answer is no other owner's.
+/// Releases, and checks that the answer does not belong to another owner.
 async fn released(guard: LockGuard, key: &str) {
     match guard.release().await {
         Ok(answer) => assert_eq!(answer, Released::Released, "{key}"),

@@ -1,4 +1,4 @@
-//! One manager and several tokio runtimes, one after another and at the same time.
+//! One manager on several tokio runtimes, in sequence and at the same time.
 
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -16,14 +16,14 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Longer than a busy machine takes to dial.
+/// A timeout that is longer than a busy machine takes to connect.
 const TIMEOUT: &str = "?timeout=5s";
 
 async fn patient(server: &RedisServer) -> LockManager {
     connect(&format!("{}{TIMEOUT}", server.url())).await
 }
 
-/// Checks that a call on a runtime finds its connection or dials, and never waits for its deadline.
+/// Checks that a call on a runtime finds its connection or opens one, and never waits until its deadline.
 fn quick_cycles(runtime: &Runtime, locks: &LockManager, key: &str) {
     for _ in 0..3 {
         let bound = Bound::new(ms(2_500));
@@ -38,7 +38,7 @@ fn a_second_runtime_works_while_the_first_one_stands_still() {
     let (first, second) = (runtime(), runtime());
     let locks = first.block_on(patient(&server));
     quick_cycles(&first, &locks, "k");
-    // The first runtime is not driven here.
+    // No thread drives the first runtime at this time.
     quick_cycles(&second, &locks, "k");
     quick_cycles(&first, &locks, "k");
 }
@@ -51,7 +51,7 @@ fn a_manager_outlives_its_first_runtime() {
     quick_cycles(&first, &locks, "k");
     drop(first);
     for _ in 0..3 {
-        // Like the tests of a service, each with its own runtime.
+        // Each runtime is like one test of a service.
         quick_cycles(&runtime(), &locks, "k");
     }
 }
@@ -63,7 +63,7 @@ fn a_guard_goes_from_a_runtime_that_ended_to_another() {
     let locks = first.block_on(manager(&server));
     let guard = first.block_on(async { locks.lock("k").ttl(ms(600)).acquire().await }).expect("it is free");
     drop(first);
-    // Longer than the lease: the renewal does not run on this runtime.
+    // This pause is longer than the lease. The renewal does not run on this runtime.
     std::thread::sleep(ms(1_200));
     let second = runtime();
     assert!(guard.is_held());
@@ -94,7 +94,7 @@ fn two_runtimes_at_once_exclude_each_other() {
     });
 }
 
-/// Returns how many connections the server has, without the one that asks.
+/// Returns the number of connections of the server, without the one of this request.
 fn clients(server: &RedisServer) -> usize {
     server.get::<String>(&["CLIENT", "LIST"]).lines().count() - 1
 }
@@ -102,7 +102,7 @@ fn clients(server: &RedisServer) -> usize {
 #[tokio::test]
 async fn a_manager_goes_without_a_trace() {
     let server = RedisServer::start();
-    // A manager that was shut down has closed its connections although it still exists.
+    // A manager that was shut down has closed its connections, although the value still exists.
     let mut still_there = Vec::new();
     for orderly in [true, false] {
         for number in 0..5 {
@@ -136,7 +136,7 @@ async fn a_connect_that_is_given_up_closes_its_connection() {
     wait_until("the connections are gone", PATIENCE, async || clients(&server) == 0).await;
 }
 
-/// Each call is polled by a plain executor: it works, or its error says what is missing.
+/// A plain executor polls each call. The call works, or its error says what is missing.
 #[test]
 fn no_call_panics_outside_of_tokio() {
     let server = RedisServer::start();

@@ -60,7 +60,7 @@ async fn a_lock_is_kept_for_its_shortest_time_although_its_body_ends() {
     empty(&server, PATIENCE).await;
 }
 
-/// The work under the key has ended, so the time left says nothing about it.
+/// The time left says nothing about the work under the key, which has ended.
 #[tokio::test]
 async fn who_finds_a_kept_key_is_told_how_long_it_is_kept() {
     let server = RedisServer::start();
@@ -81,7 +81,7 @@ async fn a_lock_ends_at_its_longest_time_although_its_body_goes_on() {
     let outcome = within(PATIENCE, "a body that hangs", request.run(std::future::pending::<()>()));
     let error = outcome.await.expect_err("it is ended");
     assert_eq!(error.loss_reason(), Some(LossReason::MaxHold));
-    // Not only at the end of the lease.
+    // The keys are deleted at the release, and not only at the end of the lease.
     empty(&server, PATIENCE).await;
 }
 
@@ -110,11 +110,11 @@ async fn nothing_is_stored_without_an_expiry() {
     for key in server.keys() {
         assert!(server.get::<i64>(&["PTTL", &key]) > 0, "{key}");
     }
-    // Both are still held, so their keys still exist.
+    // Both locks are still held, so their keys still exist.
     assert!(fenced.is_held() && asked.is_held());
 }
 
-/// Its user, its password and its database.
+/// The client leads to the same user, password and database.
 #[tokio::test]
 async fn a_client_of_the_application_leads_to_the_same_locks() {
     let server = RedisServer::builder().password("secret").start();
@@ -133,7 +133,7 @@ async fn a_client_of_the_application_leads_to_the_same_locks() {
     assert!(error.to_string().contains("wrong user or password") && !format!("{error:?}").contains("guess"));
 }
 
-/// Also if the user may not call `CLIENT`.
+/// This works even if the user may not call `CLIENT`.
 #[tokio::test]
 async fn an_operator_sees_whose_connections_they_are() {
     let server = RedisServer::start();

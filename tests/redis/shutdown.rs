@@ -1,4 +1,4 @@
-//! The orderly end of a manager.
+//! The regular shutdown of a manager.
 
 use lock_core::{LockErrorKind, LossReason, ShutdownReport, strategy};
 use lock_tests::{Bound, Flow, PATIENCE, Proxy, RedisServer, wait_until};

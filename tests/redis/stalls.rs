@@ -1,4 +1,4 @@
-//! Many waiters of several kinds: no key is free for long while a waiter wants it.
+//! Many waiters of several kinds. No key is free for long while a waiter waits for it.
 
 use lock_core::LockManager;
 use lock_tests::RedisServer;
@@ -6,7 +6,7 @@ use lock_tests::RedisServer;
 use crate::no_stall::no_key_is_free_while_somebody_waits;
 use crate::support::connect;
 
-/// Makes a manager whose calls outlast a server that is slow because the machine is.
+/// Returns a manager whose calls tolerate a server that is slow because the machine is busy.
 async fn manager(server: &RedisServer) -> LockManager {
     connect(&format!("{}?timeout=10s", server.url())).await
 }

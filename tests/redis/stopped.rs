@@ -21,8 +21,8 @@ impl Drop for Flag {
     }
 }
 
-/// Runs a body that never ends, under a lock with the lease [`TTL`]. Returns a flag for the end of the body, and the
-/// outcome.
+/// Runs a body that never ends, under a lock with the lease [`TTL`]. Returns a flag that the end of the body sets, and
+/// the outcome of the call.
 fn hold_for_ever(locks: &LockManager) -> (Arc<AtomicBool>, JoinHandle<Result<(), LockError>>) {
     let dropped = Arc::new(AtomicBool::new(false));
     let local = Flag(Arc::clone(&dropped));
@@ -33,7 +33,7 @@ fn hold_for_ever(locks: &LockManager) -> (Arc<AtomicBool>, JoinHandle<Result<(),
     (dropped, tokio::spawn(locks.lock("k").ttl(TTL).run(body)))
 }
 
-/// Waits for the key in another manager, which asks the server often.
+/// Waits for the key in another manager, which polls the server often.
 fn wait_for(locks: &LockManager) -> JoinHandle<Result<LockGuard, LockError>> {
     let backoff = strategy::Backoff::exponential(ms(2), ms(2));
     tokio::spawn(locks.lock("k").ttl(LONG).strategy(strategy::wait().backoff(backoff)).acquire())
@@ -53,7 +53,7 @@ async fn a_loss_is_told_while_the_server_stands_still() {
     let error = outcome.expect_err("the lock is lost");
     assert_eq!((error.kind(), error.loss_reason()), (LockErrorKind::Lost, Some(LossReason::Expired)));
     assert!(dropped.load(Ordering::SeqCst), "the body was dropped");
-    // All this happens before another holder can have the key, because the server runs nothing yet.
+    // The holder is notified before another holder can have the key, because the server is still stopped.
     assert!(!waiting.is_finished());
     server.cont();
 
@@ -65,11 +65,11 @@ async fn a_loss_is_told_while_the_server_stands_still() {
     empty(&server, PATIENCE).await;
 }
 
-/// As documented for `wait`: a call to the store continues to its own deadline, so the wait may last longer, but by at
-/// most one call.
+/// The documentation of `wait` says this. A call to the store continues to its own deadline, so the wait may last
+/// longer, but by at most one call.
 #[tokio::test]
 async fn the_limit_of_a_wait_does_not_cut_a_call_short_and_a_timeout_around_it_does() {
-    // Half of the first, because two calls would take twice as long, every time.
+    // The limit is half of the first duration. Two calls would always take twice as long.
     soon_in_one_of_ten(ms(400), async || {
         let (call, cut_short) = waits_on_a_stopped_server(ms(400)).await;
         [call / 2, cut_short]
@@ -77,7 +77,7 @@ async fn the_limit_of_a_wait_does_not_cut_a_call_short_and_a_timeout_around_it_d
     .await;
 }
 
-/// Returns how long a wait of 100 ms takes, and how long it takes inside of a timeout.
+/// Returns how long a wait of 100 ms takes, and how long it takes inside a timeout.
 async fn waits_on_a_stopped_server(timeout: Duration) -> (Duration, Duration) {
     let server = RedisServer::start();
     let locks = connect(&format!("{}?timeout={}ms", server.url(), timeout.as_millis())).await;
@@ -94,7 +94,7 @@ async fn waits_on_a_stopped_server(timeout: Duration) -> (Duration, Duration) {
     let cut_short = since.elapsed();
     assert!(bounded.is_err(), "the server stands still");
     server.cont();
-    // Anything that the server granted later is released.
+    // If the server grants the lock later, the lock is released.
     works_again(&locks, "k").await;
     empty(&server, PATIENCE).await;
     (call, cut_short)
@@ -113,7 +113,7 @@ async fn a_holder_that_is_cut_off_knows_before_another_gets_the_key() {
             .await
             .expect("no panic")
             .expect("the lease runs out");
-        // True by the clock, even if the thread that reports it has not run yet.
+        // By the clock the lock is lost at this time, even if the thread that reports the loss has not run yet.
         assert!(!guard.is_held() && guard.check().is_err(), "two hold the key");
         let reason = within(PATIENCE, "telling the loss", guard.lost()).await;
         assert_eq!(reason, LossReason::Expired);
@@ -121,7 +121,7 @@ async fn a_holder_that_is_cut_off_knows_before_another_gets_the_key() {
         assert_eq!(error.kind(), LockErrorKind::Lost);
         proxy.heal();
         works_again(&locks, "elsewhere").await;
-        // The delayed request did not touch the other's lock.
+        // The delayed request did not change the lock of the other client.
         other.release().await.expect("an answer");
         empty(&server, PATIENCE).await;
     }
@@ -131,7 +131,7 @@ async fn a_holder_that_is_cut_off_knows_before_another_gets_the_key() {
 async fn a_client_that_gave_up_leaves_no_orphan() {
     let server = RedisServer::start();
     let (mut round, mut late) = (0, 0);
-    // A request that finds its connection busy with something else is not sent before the connection is given up.
+    // If a request finds its connection busy, it is not sent before the connection is closed.
     while late < 2 {
         round += 1;
         assert!(round <= 20, "{late} of {round} requests reached the server after their caller gave up");
@@ -142,7 +142,7 @@ async fn a_client_that_gave_up_leaves_no_orphan() {
         let error = call.expect_err("no answer");
         assert_eq!(error.kind(), LockErrorKind::Unavailable);
         assert!(error.is_temporary());
-        // Once while the caller waits for the connection, once after the connection was given up.
+        // One release happens while the caller waits for the connection, and one after the connection was closed.
         tokio::time::sleep(ms(round % 3 * 900)).await;
         server.cont();
         let looking = Bound::new(Duration::from_secs(1));
@@ -153,7 +153,7 @@ async fn a_client_that_gave_up_leaves_no_orphan() {
         empty(&server, PATIENCE).await;
         works_again(&locks, "k").await;
     }
-    // No lock returns later either.
+    // No lock appears later either.
     tokio::time::sleep(ms(500)).await;
     assert!(server.keys().is_empty(), "{:?}", server.keys());
     cycle(&manager(&server).await, "k").await;
@@ -194,7 +194,8 @@ async fn a_server_that_is_gone_is_dialled_in_vain_only_now_and_then() {
         assert_eq!(call.expect_err("nobody is there").kind(), LockErrorKind::Unavailable);
     }
     let (dials, took) = (dials(), over.elapsed());
-    // Two connections with pauses of up to a quarter of a second each: the dials continue, without a busy loop.
+    // Two connections attempt to reconnect with pauses of up to a quarter of a second. So the attempts continue without
+    // a busy loop.
     assert!(u128::from(dials) < took.as_millis() * 3 / 100, "{dials} dials in {took:?}");
     server.restart();
     works_again(&locks, "k").await;
@@ -217,7 +218,7 @@ async fn a_script_that_arrives_after_its_deadline_does_nothing() {
     // The server's clock is known to within one round trip, so this waits until the deadline has certainly passed.
     tokio::time::sleep(ms(100)).await;
     server.cont();
-    // The late script, and the release of its owner, in any order.
+    // The two scripts are the late script and the release of its owner. They run in any order.
     wait_until("both scripts ran", PATIENCE, async || calls(&server, "evalsha") >= 2).await;
     assert_eq!(calls(&server, "set"), 0, "the key was taken for nobody");
 }
@@ -229,9 +230,10 @@ async fn silence() -> Duration {
     let locks = connect(&proxy.url()).await;
     cycle(&locks, "k").await;
     let before = proxy.traffic();
-    // Starts right after a heartbeat, for the longest time. No request runs meanwhile.
+    // The test starts directly after a heartbeat, so that the next one is as far away as possible. No request runs
+    // meanwhile.
     proxy.until("a heartbeat", |traffic| traffic.replies.passed > before.replies.passed).await;
-    // Nothing is closed and nothing is refused, as when a host vanishes.
+    // The connection is neither closed nor refused, as when a host vanishes.
     proxy.requests(Flow::Hold);
     let time = Bound::new(PATIENCE);
     proxy.until("a new connection is made", |traffic| traffic.opened > before.opened).await;
@@ -241,11 +243,11 @@ async fn silence() -> Duration {
     took
 }
 
-/// Two heartbeats are missed, half a second apart; a third would make it two seconds.
+/// Two heartbeats are missed, half a second apart. A third would take two seconds.
 #[tokio::test]
 async fn a_connection_that_falls_silent_is_replaced_after_a_second_and_a_half() {
     let mut goes = Vec::new();
-    // The least of several, so that another process on the machine does not decide.
+    // The test uses the minimum of several runs, so that other processes on the machine do not affect the result.
     for _ in 0..3 {
         let took: [Duration; 3] = tokio::join!(silence(), silence(), silence()).into();
         goes.push(took);

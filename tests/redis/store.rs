@@ -1,4 +1,4 @@
-//! The backend itself, called claim by claim.
+//! The backend itself, called with single claims.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -98,7 +98,7 @@ impl Process {
         self.claim(key, Mode::Exclusive, Queue::Barging)
     }
 
-    /// Returns all its notifications.
+    /// Returns all notifications of the process.
     pub(crate) fn told(&self) -> Vec<Told> {
         self.log.0.lock().expect("no panic").clone()
     }
@@ -189,7 +189,7 @@ pub(crate) fn holds(server: &RedisServer, key: &str, claim: &Claim) -> bool {
     server.get::<Option<String>>(&["GET", key]).is_some_and(|value| value.starts_with(&token(claim)))
 }
 
-/// Lets the queue entry of a claim expire, as if it had sent no heartbeat for long.
+/// Makes the queue entry of a claim expire, as if the claim had sent no heartbeat for a long time.
 pub(crate) fn kill_place(server: &RedisServer, key: &str, claim: &Claim) {
     let waiting = format!("{{{key}}}:w");
     let entry: String = server.get(&["HGET", &waiting, &token(claim)]);
@@ -202,7 +202,7 @@ pub(crate) fn queue(server: &RedisServer, key: &str) -> (i64, i64) {
     (server.get(&["ZCARD", &format!("{{{key}}}:q")]), server.get(&["HLEN", &format!("{{{key}}}:w")]))
 }
 
-/// Checks that every key lives for a bounded time.
+/// Checks that every key expires after a bounded time.
 pub(crate) fn all_expire(server: &RedisServer) {
     for key in server.keys() {
         assert!(server.get::<i64>(&["PTTL", &key]) > 0, "{key} has no expiry");

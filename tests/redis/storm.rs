@@ -9,7 +9,7 @@ use crate::load::{End, Kind, Load, disturb};
 use crate::support::{LONG, connect, ms};
 use crate::turns::{Beside, beside};
 
-/// The storm of random work ends after 100 holds, and takes this long at least and at most.
+/// The storm of random work ends after 100 holds. These are its shortest and its longest duration.
 const END: End = End::With(100, Duration::from_secs(5), Duration::from_secs(300));
 /// The duration of the storm in which the server loses its data.
 const TIME: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ async fn a_storm_leaves_nothing_behind_and_shows_one_holder_at_a_time() {
     ways.iter().for_each(Proxy::heal);
 
     history.check().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
-    // Every lease is a minute, so every key that is gone was released.
+    // Every lease is a minute, so every missing key was released.
     let left = || server.keys().into_iter().filter(|key| !key.ends_with(":f"));
     let is_clean = async || left().next().is_none() && managers.iter().all(|locks| locks.held() == 0);
     let report = || {
@@ -48,7 +48,7 @@ async fn a_storm_leaves_nothing_behind_and_shows_one_holder_at_a_time() {
     wait_until_or(&what, PATIENCE, is_clean, || report().join("\n")).await;
 }
 
-/// The server forgets the lock again and again, in different ways, while the holder's network is bad.
+/// The server repeatedly forgets the lock, in different ways, while the holder's network is bad.
 #[tokio::test]
 #[allow(clippy::print_stdout, reason = "what came of it is wanted as well as the verdict")]
 async fn a_storm_that_takes_the_data_leaves_the_next_holder_the_largest_token() {

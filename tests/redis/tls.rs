@@ -26,12 +26,12 @@ async fn locks_are_handed_over_and_renewed_over_tls() {
     let (one, other) =
         (connect(&trusting(&server, &certificates)).await, connect(&trusting(&server, &certificates)).await);
     cycle(&one, "k").await;
-    // Long enough for a renewal beside a handshake on a busy machine.
+    // The ttl is long enough for a renewal during a handshake on a busy machine.
     let ttl = Duration::from_secs(1);
     let held = one.fair("k").ttl(ttl).acquire().await.expect("free");
     let waiting = tokio::spawn(async move { other.fair("k").ttl(LONG).wait(LONG).acquire().await });
     lock_tests::wait_until("it waits", LONG, async || server.keys().iter().any(|key| key == "{k}:q")).await;
-    // Longer than its lease.
+    // This pause is longer than the lease.
     tokio::time::sleep(ttl * 2).await;
     assert!(held.is_held(), "renewed");
     held.release().await.expect("an answer");
@@ -43,7 +43,7 @@ async fn locks_are_handed_over_and_renewed_over_tls() {
 async fn a_server_that_cannot_be_trusted_is_refused() {
     let (certificates, others) = (Certificates::new(&["localhost"]), Certificates::new(&["localhost"]));
     let server = RedisServer::builder().tls(&certificates, false).start();
-    // A certificate of another authority, and an authority that the system does not know.
+    // One certificate is of another authority, and one authority is unknown to the system.
     for url in [trusting(&server, &others), url(&server, "")] {
         let error = refused(&url).await;
         let text = error.to_string();
@@ -70,7 +70,7 @@ async fn the_wrong_port_is_an_error_and_no_hang() {
     let ca = certificates.file("ca.pem");
     let tls_to_plain =
         format!("rediss://localhost:{}/?connect_timeout=1s&ca={}", server.port(), ca.display());
-    // The server's reaction to the first bytes depends on them: silence, or an invalid answer.
+    // The server's reaction depends on the first bytes: it is silent, or sends an invalid answer.
     for _ in 0..3 {
         let error = refused(&tls_to_plain).await;
         assert_eq!(error.kind(), LockErrorKind::Unavailable);
@@ -82,7 +82,8 @@ async fn the_wrong_port_is_an_error_and_no_hang() {
     }
 }
 
-/// A server accepts connections and says nothing. The cause is unknown, so the error says how far the connection came.
+/// The server accepts connections and sends nothing. The cause is unknown, so the error says how far the connection
+/// came.
 #[tokio::test]
 async fn silence_is_told_from_a_port_that_nobody_answers() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -112,7 +113,7 @@ async fn a_server_may_ask_who_comes() {
     assert!(!format!("{error:?}").contains("s3cret"));
     let known = format!("{nobody}&cert={}&key={}", file("client.pem"), file("client.key"));
     cycle(&connect(&known).await, "k").await;
-    // A certificate with another key.
+    // The certificate does not match the key.
     let mixed = format!("{nobody}&cert={}&key={}", file("client.pem"), file("server.key"));
     let error = refused(&mixed).await;
     assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");

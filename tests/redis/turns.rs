@@ -1,4 +1,4 @@
-//! A process that hands on a grant that the store has forgotten, while the next holder has the lock.
+//! A process hands on a grant that the store has forgotten, while the next holder has the lock.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use lock_core::{LockManager, strategy};
 use lock_tests::{PATIENCE, wait_until};
 use tokio::task::JoinSet;
 
-/// Long enough that neither process loses its lock by time.
+/// A ttl that is so long that no process loses its lock by time.
 const TTL: Duration = Duration::from_secs(60);
 
-/// A process whose tasks hand one key on among each other.
+/// A process whose tasks hand one key to each other.
 struct Old {
     clock: History,
     /// The time at which each task got the lock, and its token.
@@ -25,7 +25,7 @@ impl Old {
         let (clock, turns) = (History::new(Clock::Suspend), Arc::default());
         let mut old = Self { clock, turns, tasks: JoinSet::new() };
         for number in 0..8 {
-            // The token comes with the grant, or on demand.
+            // Half of the tasks get the token with the grant, and half get it on demand.
             let request = locks.lock(key).ttl(TTL).fencing(number % 2 == 0).strategy(strategy::wait());
             let (clock, turns) = (old.clock.clone(), Arc::clone(&old.turns));
             old.tasks.spawn(async move {
@@ -54,13 +54,13 @@ impl Old {
 pub(crate) struct Beside {
     /// The number of its tasks that got the lock while the next holder had it.
     pub(crate) turns: usize,
-    /// The number of its tokens, from before or from that time, that are not smaller than the next holder's. The
-    /// resource would accept a write of the old process with such a token, and then refuse the only process that has
-    /// the lock.
+    /// The number of tokens of the old process that are not smaller than the next holder's token. They may be from
+    /// before or during that time. The resource would accept a write of the old process with such a token, and then
+    /// refuse the only process that holds the lock.
     pub(crate) larger: usize,
 }
 
-/// Lets the old process hand its lock on `turns` times, then makes the store forget its grant, and lets `next` hold the
+/// Lets the old process hand its lock on `turns` times, then makes the store forget the grant, and lets `next` hold the
 /// lock for `hold`. Returns `None` if the old process acquires the lock again first.
 pub(crate) async fn beside(
     (old, next): (&LockManager, &LockManager),

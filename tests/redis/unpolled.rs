@@ -1,4 +1,4 @@
-//! Waiters whose future exists but is not polled: in an arm of a loop around `select!`, or before a slow consumer.
+//! Waiters whose future is not polled, for example in an arm of a loop around `select!`, or before a slow consumer.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn ask(locks: &LockManager, kind: Kind, ttl: Duration) -> LockRequest {
     locks.request("k", kind).ttl(ttl).strategy(strategy::wait())
 }
 
-/// Returns a future that was polled for a moment, in which it queued.
+/// Returns a future that was polled only until it was queued.
 async fn unpolled(request: LockRequest) -> Acquiring {
     let mut waiter: Acquiring = Box::pin(request.acquire());
     assert!(tokio::time::timeout(ms(100), &mut waiter).await.is_err(), "it waits");
@@ -38,13 +38,13 @@ async fn a_turn_that_nobody_takes_costs_other_processes_no_lease() {
         holder.release().await.expect("an answer");
         let guard = within(PATIENCE, "the other's turn", other).await.expect("no panic").expect("granted");
         guard.release().await.expect("an answer");
-        // It queues again when it is polled.
+        // The waiter queues again when it is polled.
         drop(within(PATIENCE, "the turn of the one that is polled again", stuck).await.expect("granted"));
         wait_until("nothing is left", PATIENCE, async || server.keys().is_empty()).await;
     }
 }
 
-/// Returns whether one poll completes it.
+/// Returns whether one poll completes the future.
 fn is_ready(waiter: &mut Acquiring) -> bool {
     waiter.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
@@ -60,7 +60,7 @@ async fn a_waiter_that_is_not_polled_while_its_connection_subscribes_keeps_nobod
         let mut stuck: Acquiring = Box::pin(ask(&there, Kind::Reentrant, LONG).acquire());
         for _ in 0..polls {
             assert!(!is_ready(&mut stuck), "it waits");
-            // Time for the answer to what it has sent; the number of polls decides how far it came.
+            // The pause leaves time for the answer. The number of polls decides how far the waiter came.
             tokio::time::sleep(ms(5)).await;
         }
         let waiter = tokio::spawn(there.lock("other").strategy(strategy::wait()).acquire());
@@ -72,7 +72,7 @@ async fn a_waiter_that_is_not_polled_while_its_connection_subscribes_keeps_nobod
     }
 }
 
-/// It was granted, and is not polled while the token that comes with the grant is made.
+/// The waiter was granted the lock, and is not polled while the token of the grant is created.
 #[tokio::test]
 async fn a_grant_that_nobody_polls_for_before_its_token_is_there_is_not_renewed() {
     let server = RedisServer::start();
@@ -88,7 +88,7 @@ async fn a_grant_that_nobody_polls_for_before_its_token_is_there_is_not_renewed(
         wait_until("it has a place", PATIENCE, queued).await;
         holder.release().await.expect("an answer");
         wait_until("it is granted", PATIENCE, async || is_ready(&mut stuck) || there.held() == 1).await;
-        // Far longer than its lease, but not for ever.
+        // The wait is far longer than the lease, but bounded.
         let next = within(PATIENCE, &format!("{kind:?}"), ask(&here, kind, ttl).acquire()).await;
         next.expect("granted").release().await.expect("an answer");
         drop(stuck);
@@ -123,7 +123,7 @@ async fn a_place_that_nobody_polls_for_costs_other_processes_no_lease() {
             queue(&server, "k") == (1, 1)
         };
         wait_until("it has a place", PATIENCE, queued).await;
-        // Polled for a little longer, so that it gets the answer about its place.
+        // The future is polled for a little longer, so that it gets the answer about its place.
         assert!(tokio::time::timeout(ms(50), &mut stuck).await.is_err(), "it waits");
         let next = tokio::spawn(ask(&third, kind, ttl).acquire());
         wait_until("both have a place", PATIENCE, async || queue(&server, "k") == (2, 2)).await;
@@ -156,7 +156,7 @@ async fn a_hot_key_does_not_wait_for_those_that_nobody_polls() {
             }
         });
     }
-    // If one such waiter got a hand-off in each round and did not take it, there would be 28 hand-offs a second.
+    // If one such waiter got a hand-off in each round without accepting it, there would be only 28 hand-offs a second.
     within(PATIENCE, "3,000 turns", tasks.join_all()).await;
     drop(stuck);
 }

@@ -1,5 +1,5 @@
-//! The warnings at start-up about settings that can lose a lock. Each test has a correct server beside it, about which
-//! the log has none.
+//! The warnings at start-up about settings that can lose a lock. Each test also has a correct server, about which
+//! nothing is logged.
 
 use lock_core::LockManager;
 use lock_tests::{PATIENCE, RedisServer, Replica, Warnings, wait_until};
@@ -14,7 +14,7 @@ async fn said_of(server: &RedisServer, url: &str) -> Vec<String> {
     let locks = connect(url).await;
     let guard = locks.lock("k").ttl(LONG).acquire().await.expect("the key is free");
     let of_one = Warnings::with(&address);
-    // A further connection of the same manager, on another runtime, warns of nothing.
+    // A further connection of the same manager, on another runtime, logs no warning.
     let again = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async move {
@@ -65,7 +65,7 @@ async fn a_primary_that_may_be_replaced_and_goes_on_is_named() {
 
     let (primary, _replica) = replicated("1").await;
     assert_eq!(said_of(&primary, &primary.url()).await, Vec::<String>::new());
-    // Without a replica, no server could take over.
+    // Without a replica, no other server could be promoted.
     let alone = RedisServer::start();
     assert_eq!(said_of(&alone, &alone.url()).await, Vec::<String>::new());
 }

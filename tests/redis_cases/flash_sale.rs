@@ -1,4 +1,4 @@
-//! The example `flash_sale` while its Redis is killed and started again, without its data, under the sale.
+//! Runs the example `flash_sale` while its Redis is killed and restarted without its data.
 
 use lock_tests::{PATIENCE, RedisServer, wait_until};
 
@@ -6,11 +6,11 @@ use crate::cases::Program;
 
 const FLASH_SALE: &str = env!("CARGO_BIN_EXE_flash_sale");
 
-/// How many orders got a lock before the server is killed.
+/// The number of orders that get a lock before the server is killed.
 const SOME: u64 = 200;
 
-/// Every restart forgets the lock while it is held, so two may hold it. The stock refuses the late one: nothing is
-/// oversold, and no order is lost.
+/// Every restart forgets the lock while it is held, so two orders may hold it. The stock refuses the late one. So
+/// nothing is oversold, and no order is lost.
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
 #[tokio::test]
 async fn a_redis_that_forgets_the_lock_does_not_oversell() {
@@ -32,14 +32,14 @@ async fn a_redis_that_forgets_the_lock_does_not_oversell() {
     let (status, printed) = sale.ended().await;
     println!("Redis was killed {killed} times\n{printed}");
     assert!(status.success(), "{printed}");
-    // The control: the sale without lock and comparison, on the same machine in the same minute, goes wrong.
+    // This is the control: on the same machine, the sale without lock and comparison goes wrong.
     let row = |name: &str| printed.lines().find(|line| line.starts_with(name)).expect("a row").to_owned();
     let lost = |row: &str| row.split_whitespace().last().and_then(|number| number.parse().ok()).unwrap_or(0);
     assert!(lost(&row("careless")) > 0_i64, "{printed}");
     assert!(killed > 1, "{killed}");
 }
 
-/// Returns how many scripts and plain sets the server has run since its start.
+/// Returns the number of scripts and plain SETs that the server has run since its start.
 fn granted(server: &RedisServer) -> u64 {
     let used = |name: &str| server.command_stats().get(name).map_or(0, |(calls, _)| *calls);
     used("set") + used("evalsha")

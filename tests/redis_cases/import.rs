@@ -1,4 +1,4 @@
-//! The example `import_worker`: fifty of its workers are killed.
+//! Runs the example `import_worker` while fifty of its workers are killed.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use lock_tests::{Directory, RedisServer};
 use crate::cases::Program;
 use crate::cases::import::{IMPORT, Tables};
 
-/// Eight workers for four groups, so that one works at each, and one waits. Returns whether the program was content,
-/// and what is in its tables.
+/// Runs eight workers for four groups, so that one worker works at each group and one waits. Returns whether the
+/// program succeeded, and the contents of its tables.
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
 async fn import(arguments: &[&str]) -> (bool, Tables) {
     let (server, directory) = (RedisServer::start(), Directory::new());
@@ -28,12 +28,12 @@ async fn workers_that_are_killed_stop_nobody_for_longer_than_a_ttl() {
             .await;
     assert_eq!(tables.crashes(), 50);
     tables.check_once().unwrap_or_else(|wrong| panic!("{wrong}"));
-    // A dead process that waited, and was granted the lock, costs a lease of its own.
+    // If a waiting process dies and is granted the lock, it costs one more lease.
     tables.check_standstills(Duration::from_secs(5));
     assert!(content);
 }
 
-/// Workers that stop themselves for longer than the ttl, right before they write.
+/// The arguments for workers that stop themselves for longer than the ttl, directly before they write.
 const STALLS: [&str; 8] = ["--ttl", "0.5", "--stall-every", "60", "--tasks", "2", "--lines", "100"];
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn workers_that_are_stopped_before_they_write_are_refused() {
     assert!(content);
 }
 
-/// The negative controls: the lock without the comparison of its token, and neither of them.
+/// These are the negative controls: the lock without the comparison of its token, and no lock at all.
 #[tokio::test]
 async fn double_work_is_found_out() {
     let (content, tables) = import(&[&STALLS[..], &["--without", "fence"]].concat()).await;

@@ -15,7 +15,7 @@ async fn a_cluster_keeps_the_contract() {
     let cluster = Arc::new(Redis::connect(&url).await.expect("the cluster takes locks"));
     let subject = || Subject::from_dyn(cluster.clone()).with_short_lease(Duration::from_millis(500));
     let report = contract::run(|| std::future::ready(subject())).await;
-    // The store notifies queued waiters, and refuses no claim.
+    // These cases do not apply, because the store notifies queued waiters and refuses no claim.
     report.assert_complete(&[
         "cancel::a_wait",
         "release::a_waiter_is_told",

@@ -1,4 +1,4 @@
-//! What `doctor` finds on a Cluster: of each primary, and of the slots.
+//! The findings of `doctor` on a Cluster, about each primary and about the slots.
 
 use lock_core::Severity::{Danger, Note, Warning};
 use lock_tests::{PATIENCE, RedisCluster, RedisServer, wait_until};
@@ -24,7 +24,7 @@ async fn each_primary_is_looked_at_and_equal_findings_are_one() {
     set_all(&cluster, "cluster-require-full-coverage", "no");
     gone(&locks, "redis.full_coverage").await;
 
-    // Every node must forget who has the slot.
+    // Every node must forget the owner of the slot.
     for node in &cluster.nodes {
         node.command(&["CLUSTER", "DELSLOTS", "0"]);
     }

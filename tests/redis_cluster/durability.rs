@@ -1,4 +1,4 @@
-//! Locks that count only once a replica has them, on every node.
+//! Locks that count only if a replica has them, on every node.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn start() -> (RedisCluster, LockManager) {
         wait_until("the replica has answered", PATIENCE, async || node.info("min_slaves_good_slaves") == "1")
             .await;
     }
-    // Allows a second for the replica, because a busy machine is no fault.
+    // The timeout allows the replica a second, because a busy machine is no fault.
     let url = format!("{}/?durability=replicas(1)&timeout=3s", cluster.url());
     let locks = LockManager::connect(&url).await.expect("the cluster takes locks");
     (cluster, locks)
@@ -34,7 +34,7 @@ async fn whatever_is_granted_is_on_the_replica_by_then() {
         let mut largest = 0;
         for (number, key) in keys.iter().enumerate() {
             assert!(has(&cluster, number, key), "{key}");
-            // `<token> <owner>`; the largest token of all keys is the token of the lock.
+            // The value is `<token> <owner>`. The largest token of all keys is the token of the lock.
             let last = cluster.read_replica(number, &format!("{{{key}}}:f"));
             let own: u64 = last.split(' ').next().and_then(|text| text.parse().ok()).expect("a token");
             assert!(own <= token, "{key}: {own} above {token}");
@@ -58,7 +58,7 @@ async fn what_no_replica_has_is_not_granted() {
     cluster.nodes[4].stop();
     let error = locks.lock(&keys[1]).ttl(LONG).try_acquire().await.expect_err("no copy");
     assert!(error.is_unavailable() && error.to_string().contains("0 of 1 replica"), "{error}");
-    // None of several keys is taken.
+    // If one key is refused, none of the keys is locked.
     let error = locks.all(&keys).ttl(LONG).try_acquire().await.expect_err("no copy");
     assert!(error.is_unavailable(), "{error}");
     wait_until("all is given back", PATIENCE, async || {

@@ -1,4 +1,4 @@
-//! A primary dies, and its replica takes its place.
+//! A primary dies, and its replica is promoted.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use lock_tests::{Fenced, PATIENCE, RedisCluster, RedisServer, wait_until};
 
 use crate::support::{FAILOVER, LONG, connect, key_on, locked, soon_dead};
 
-/// Cuts the replica of a primary off, so that later writes die with the primary.
+/// Cuts the replica of a primary off, so that later writes are lost with the primary.
 fn detach(cluster: &RedisCluster, number: usize) {
     cluster.nodes[number + 3].command(&["CONFIG", "SET", "masterauth", "not-the-password"]);
     cluster.nodes[number].command(&["CLIENT", "KILL", "TYPE", "replica"]);
@@ -16,7 +16,7 @@ fn detach(cluster: &RedisCluster, number: usize) {
 #[tokio::test]
 async fn a_failover_is_followed_and_a_replicated_lock_survives_it() {
     let mut cluster = RedisCluster::start_with(soon_dead);
-    // Its release comes right after the failover, when the nodes and the new connections are still busy.
+    // The release happens directly after the failover, when the nodes and the new connections are still busy.
     let holder = LockManager::connect(&format!("{}/?timeout=5s", cluster.url())).await;
     let (holder, other) = (holder.expect("the cluster takes locks"), connect(&cluster).await);
     let (job, next) = (key_on(&cluster, 1, "job"), key_on(&cluster, 1, "next"));
@@ -54,8 +54,8 @@ async fn a_lock_that_was_not_replicated_is_lost_and_told_and_its_token_is_smalle
     next.release().await.expect("an answer");
 }
 
-/// The primary answers again after another node has taken its slots, and believes for a moment that it is still the
-/// primary.
+/// The primary answers again after another node has taken over its slots, and believes for a moment that it is still
+/// the primary.
 #[tokio::test]
 async fn a_primary_that_was_stopped_is_left() {
     let cluster = RedisCluster::start_with(soon_dead);
@@ -66,8 +66,8 @@ async fn a_primary_that_was_stopped_is_left() {
     cluster.nodes[0].stop();
     cluster.wait_promoted(0);
     locked(&busy, &key).await.release().await.expect("an answer");
-    // The idle manager has lost its connection by then, too, or does within two heartbeats, without any notification.
-    // It has sent no request, so it still takes the old node for the primary.
+    // Like the other manager, the idle manager has lost its connection, or does so within two heartbeats, without any
+    // notification. It has sent no request, so it still believes that the old node is the primary.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     cluster.nodes[0].cont();
     for locks in [idle, connect(&cluster).await, busy] {
@@ -86,7 +86,7 @@ async fn without_a_node_for_a_slot_there_is_no_lock_and_then_there_is() {
     cluster.nodes[2].kill9();
     let error = locks.lock(&key).ttl(LONG).try_acquire().await.expect_err("nobody has the slot");
     assert!(error.is_unavailable() && error.is_temporary(), "{error}");
-    // The other primaries notice it after a while, and then refuse their own slots as well.
+    // The other primaries notice the missing node after a while, and then refuse their own slots as well.
     let other = key_on(&cluster, 0, "k");
     wait_until("the cluster is down", FAILOVER, async || {
         match locks.lock(&other).ttl(LONG).try_acquire().await {
@@ -102,7 +102,7 @@ async fn without_a_node_for_a_slot_there_is_no_lock_and_then_there_is() {
     locked(&locks, &key).await.release().await.expect("an answer");
 }
 
-/// The locks of this node are lost, and the locks of the other nodes are renewed meanwhile.
+/// The locks of this node are lost. The locks of the other nodes are still renewed.
 #[tokio::test]
 async fn a_node_that_hangs_costs_the_locks_of_the_others_nothing() {
     let cluster = RedisCluster::start_with(|_, node| node.config("cluster-require-full-coverage", "no"));

@@ -1,4 +1,4 @@
-//! How soon the library follows a failover, counted from the moment at which the replica is promoted.
+//! How soon the library follows a failover, measured from the promotion of the replica.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use lock_tests::{PATIENCE, RedisCluster, monotonic, soon_in_one_of_ten};
 
 use crate::support::{connect, key_on, locked, soon_dead};
 
-/// Short enough to notice a request, a look-up or a retry that is a second or more late.
+/// A time short enough to notice a request, a look-up or a retry that is a second or more late.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Kills a primary. Returns how long after the promotion a lock was granted: to a task that waited, and to a new one.
+/// Kills a primary. Returns the times from the promotion until a lock was granted, to a waiting task and to a new task.
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
 async fn after_a_promotion() -> [Duration; 2] {
     let mut cluster = RedisCluster::start_with(soon_dead);
@@ -21,7 +21,7 @@ async fn after_a_promotion() -> [Duration; 2] {
     let promoted = cluster.promoted(1);
     cluster.nodes[1].kill9();
     let killed = monotonic();
-    // One asks during the failover, the other after it.
+    // One task sends its request during the failover, the other after it.
     let waiting = tokio::spawn(async move {
         let guard = locked(&waits, &key).await;
         (monotonic(), guard)

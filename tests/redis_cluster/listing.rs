@@ -5,7 +5,7 @@ use lock_tests::{PATIENCE, RedisCluster, wait_until};
 
 use crate::support::{LONG, connect, key_on, soon_dead};
 
-/// No redirect leads a listing to the new nodes.
+/// A listing gets no redirect that would lead it to the new nodes.
 #[tokio::test]
 async fn locks_are_listed_after_a_failover() {
     let mut cluster = RedisCluster::start_with(soon_dead);
@@ -26,7 +26,7 @@ async fn locks_are_listed_after_a_failover() {
     .await;
 }
 
-/// Nodes that cannot look at any key find no locks, but that is no empty list.
+/// Nodes that cannot read any key find no locks. This must not look like an empty list.
 #[tokio::test]
 async fn a_cluster_that_is_down_is_no_empty_list() {
     let cluster = RedisCluster::start();
@@ -51,7 +51,7 @@ async fn a_cluster_that_is_down_is_no_empty_list() {
     assert!(guard.is_held());
 }
 
-/// Other keys are around it, each in another slot, and the nodes have forgotten the script.
+/// The lock is among other keys, each in another slot, and the nodes have forgotten the script.
 #[tokio::test]
 async fn a_lock_is_found_among_other_keys() {
     let cluster = RedisCluster::start();
@@ -70,7 +70,7 @@ async fn a_lock_is_found_among_other_keys() {
     guard.release().await.expect("an answer");
 }
 
-/// On every node that the holder may be subscribed on.
+/// The victim may be subscribed on any node.
 #[tokio::test]
 async fn a_victim_is_told_at_once_on_every_node() {
     let cluster = RedisCluster::start();
@@ -86,7 +86,7 @@ async fn a_victim_is_told_at_once_on_every_node() {
         let id = operator.locks().await.expect("a list").locks[0].holders[0].id.clone();
         assert!(operator.force_release(&key, &id, "stuck").await.expect("an answer"));
         let lost = tokio::time::timeout(PATIENCE, guard.lost()).await;
-        // Its next renewal would find the lock taken.
+        // The next renewal would find the lock lost.
         assert_eq!(lost.expect("told"), LossReason::Forced);
     }
 }

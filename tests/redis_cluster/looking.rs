@@ -1,4 +1,4 @@
-//! How the library finds the nodes again.
+//! How the library finds the nodes after they have moved.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn takes(locks: &LockManager, key: &str) -> bool {
     }
 }
 
-/// Another service has its address by now.
+/// By now another service has the address of the node.
 #[tokio::test]
 async fn a_node_whose_place_is_taken_by_another_service_is_left() {
     let mut cluster = RedisCluster::start_with(soon_dead);
@@ -34,11 +34,11 @@ async fn a_node_whose_place_is_taken_by_another_service_is_left() {
     wait_until("its replica is found", PATIENCE, async || takes(&locks, &key).await).await;
 }
 
-/// A runtime that is not driven any more may have been about to ask on behalf of all.
+/// A runtime that is no longer driven may have been about to look for the nodes on behalf of all.
 #[test]
 fn a_runtime_that_is_not_driven_keeps_nobody_from_looking() {
     let main = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    // The other nodes go on to renew while one is missing.
+    // The other nodes continue to serve renewals while one is missing.
     let mut cluster = RedisCluster::start_with(|number, node| {
         soon_dead(number, node).config("cluster-require-full-coverage", "no")
     });
@@ -65,7 +65,7 @@ fn a_runtime_that_is_not_driven_keeps_nobody_from_looking() {
     });
 }
 
-/// The other nodes are asked ten times a second in total, and not by each waiter.
+/// All waiters together query the other nodes ten times a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_who_miss_a_node_ask_together() {
     let mut cluster = RedisCluster::start_with(soon_dead);
@@ -80,7 +80,7 @@ async fn many_who_miss_a_node_ask_together() {
             }
         });
     }
-    // Without its replica, no node gets its slots during the test, and soon all requests are refused.
+    // The replica is stopped too, so no node takes over its slots during the test. Soon all requests are refused.
     cluster.nodes[3].kill9();
     cluster.nodes[0].kill9();
     let connections =
@@ -91,7 +91,7 @@ async fn many_who_miss_a_node_ask_together() {
     assert!(u64::from(made) < 20 * seconds, "{made} in {seconds} s");
 }
 
-/// Its epochs begin again, and other nodes are its primaries.
+/// The epochs of the new Cluster begin again, and other nodes are its primaries.
 #[tokio::test]
 async fn a_cluster_that_was_made_anew_on_the_same_addresses_is_found() {
     let cluster = RedisCluster::start();
@@ -108,7 +108,7 @@ async fn a_cluster_that_was_made_anew_on_the_same_addresses_is_found() {
     wait_until("the new primaries are found", PATIENCE, async || takes(&locks, &key).await).await;
 }
 
-/// A node that was removed from the Cluster has no slots at all, and answers renewals with that error as well.
+/// A node that was removed from the Cluster has no slots at all, and answers renewals with an error.
 #[tokio::test]
 async fn a_held_lock_is_renewed_after_its_node_was_taken_out() {
     let cluster = RedisCluster::start();

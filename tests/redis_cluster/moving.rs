@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{LONG, connect, key_on};
 
-/// Returns the nodes that have the key.
+/// Returns the nodes that contain the key.
 fn places(cluster: &RedisCluster, key: &str) -> Vec<usize> {
     (0..3).filter(|number| cluster.nodes[*number].keys().iter().any(|held| held == key)).collect()
 }
@@ -40,18 +40,18 @@ async fn a_held_lock_is_renewed_while_its_slot_moves() {
     let slot = cluster.slot(&key);
     cluster.begin_move(slot, 0, 2);
     renewed(&cluster, 0, &key).await;
-    // The lock moves first, and its other keys stay.
+    // The lock moves first. The other keys of the lock stay on the old node.
     cluster.move_key(&key, 0, 2);
     renewed(&cluster, 2, &key).await;
     assert!(guard.is_held());
-    // A release needs all of its keys on one node.
+    // A release needs all keys of the lock on one node.
     let release = tokio::spawn(guard.release());
     cluster.end_move(slot, 0, 2);
     release.await.expect("no panic").expect("an answer");
     wait_until("it is free", PATIENCE, async || places(&cluster, &key).is_empty()).await;
 }
 
-/// A Cluster grows by one: the slot that moves is the first of a node that no client knows yet.
+/// A Cluster gets one more node. The slot that moves is the first slot of a node that no client knows yet.
 #[tokio::test]
 async fn a_slot_may_move_to_a_node_that_has_none() {
     let mut cluster = RedisCluster::start();
@@ -65,7 +65,7 @@ async fn a_slot_may_move_to_a_node_that_has_none() {
     renewed(&cluster, new, &key).await;
     tokio::time::sleep(ttl).await;
     guard.check().expect("it is renewed");
-    // A free key of that slot: it may not be on the old node any more.
+    // A free key of that slot must be created on the new node.
     let other = format!("{{{key}}}:other");
     let held = locks.lock(&other).ttl(LONG).try_acquire().await.expect("an answer").expect("free");
     assert!(cluster.nodes[new].keys().contains(&other));
@@ -74,7 +74,7 @@ async fn a_slot_may_move_to_a_node_that_has_none() {
     held.release().await.expect("an answer");
 }
 
-/// Waits for two renewals, which show in the time to live.
+/// Waits for two renewals, which are visible in the time to live of the key.
 async fn renewed(cluster: &RedisCluster, number: usize, key: &str) {
     for _ in 0..2 {
         let mut last = cluster.pttl(number, key);
@@ -97,7 +97,7 @@ async fn a_free_key_can_be_locked_while_its_slot_moves() {
     let grab = async |locks: &LockManager| locks.lock(&key).ttl(LONG).try_acquire().await;
     let guard = grab(&ours).await.expect("an answer").expect("free");
     assert_eq!(places(&cluster, &key), [1]);
-    // Another manager that asks for it meanwhile is refused or has to try again, and never gets it.
+    // If another manager requests the lock meanwhile, it is refused or must retry. It never gets the lock.
     assert!(!matches!(grab(&theirs).await, Ok(Some(_))));
     cluster.end_move(slot, 0, 1);
     assert!(grab(&theirs).await.expect("an answer").is_none());
@@ -105,7 +105,7 @@ async fn a_free_key_can_be_locked_while_its_slot_moves() {
     assert!(grab(&theirs).await.expect("an answer").is_some());
 }
 
-/// The old node sends no notification any more.
+/// The old node sends no notifications any more.
 #[tokio::test]
 async fn who_waits_gets_the_lock_where_the_slot_has_gone() {
     let cluster = RedisCluster::start();
@@ -125,7 +125,7 @@ async fn who_waits_gets_the_lock_where_the_slot_has_gone() {
     waiter.await.expect("no panic").expect("granted").release().await.expect("an answer");
 }
 
-/// A node that gives a slot away notifies the clients that waited there, within an answer.
+/// A node that gives a slot away sends a notification to the waiting clients within an answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_reads_the_answer_of_another_while_a_slot_moves() {
     let cluster = RedisCluster::start();
@@ -140,7 +140,7 @@ async fn nobody_reads_the_answer_of_another_while_a_slot_moves() {
         let queue = format!("{{{key}}}:q");
         wait_until("somebody waits", PATIENCE, async || cluster.nodes[0].keys().contains(&queue)).await;
     }
-    // Others hold half of the keys, so the two halves get different answers.
+    // Other clients hold half of the keys, so the two halves get different answers.
     let busy: Vec<String> = (0..8).map(|number| key_on(&cluster, 0, &format!("busy{number}x"))).collect();
     for key in &busy[..4] {
         guards.push(holder.lock(key).ttl(LONG).acquire().await.expect("free"));

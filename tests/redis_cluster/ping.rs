@@ -24,7 +24,7 @@ async fn most_primaries_must_serve_and_the_others_are_named() {
     assert!(error.to_string().contains("2 of 3 nodes") && error.to_string().contains(&second), "{error}");
 }
 
-/// No lock is asked for meanwhile: a probe alone follows the failover.
+/// The test requests no lock, so only the ping follows the failover.
 #[tokio::test]
 async fn a_node_that_was_replaced_is_no_fault_any_more() {
     let mut cluster = RedisCluster::start_with(soon_dead);

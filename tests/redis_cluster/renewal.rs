@@ -9,13 +9,13 @@ use tokio::time::sleep;
 use crate::support::{connect, key_on};
 
 const TTL: Duration = Duration::from_millis(1_200);
-/// A renewal is due when two thirds of the lease, 0.8 s, are left. If its answer waited for the node that hangs, 0.5 s
-/// would be left at the end.
+/// The least time that must be left of a lease. A renewal is due when two thirds of the lease, 0.8 s, are left. If its
+/// answer waited for the hanging node, only 0.5 s would be left.
 const LEFT: Duration = Duration::from_millis(600);
 const TIME: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Returns the least time that was left of any lease.
+/// Returns the shortest remaining time of all leases.
 async fn least_left(guards: &[LockGuard]) -> Duration {
     let mut least = TTL;
     let over = Bound::new(TIME);
@@ -30,7 +30,7 @@ async fn least_left(guards: &[LockGuard]) -> Duration {
 async fn a_node_that_hangs_leaves_the_others_their_margin() {
     let cluster = RedisCluster::start();
     for node in &cluster.nodes {
-        // The node that hangs must not count as dead during the test.
+        // The hanging node must not count as dead during the test.
         node.command(&["CONFIG", "SET", "cluster-node-timeout", "60000"]);
     }
     let locks = connect(&cluster).await;
@@ -38,11 +38,11 @@ async fn a_node_that_hangs_leaves_the_others_their_margin() {
         locks.lock(key_on(&cluster, number, name)).ttl(ttl).acquire().await.expect("free")
     };
     let mut left = Vec::new();
-    // A busy machine may be late once, but a renewal that waits for the node is late every time.
+    // A busy machine may be late once, but a renewal that waits for the node is always late.
     for go in 0..6 {
         let (mut hung, mut well) = (Vec::new(), Vec::new());
         for at in 0..32 {
-            // Renewed together with the others at any time, and held for the whole test.
+            // These locks are renewed together with the others at any time, and are held for the whole test.
             hung.push(take(0, &format!("hung{go}.{at}."), 4 * TTL).await);
             well.push(take(1 + at % 2, &format!("well{go}.{at}."), TTL).await);
         }

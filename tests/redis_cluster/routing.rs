@@ -49,7 +49,7 @@ async fn what_is_no_cluster_is_told_and_so_is_what_is_one() {
     let error = locks.lock("a}b").try_acquire().await.expect_err("no such key");
     assert_eq!(error.kind(), LockErrorKind::InvalidKey);
     assert!(error.to_string().contains("`{tag}rest`"), "{error}");
-    // A replica in the URL knows the other nodes, and one reachable node is enough.
+    // A replica in the URL knows the other nodes. One reachable node is enough.
     let replica = format!("redis+cluster://127.0.0.1:1,127.0.0.1:{}", cluster.nodes[5].port());
     let locks = LockManager::connect(&replica).await.expect("the others are found");
     locks.lock("k").run(async {}).await.expect("free");
@@ -66,7 +66,7 @@ async fn a_node_that_greets_late_is_waited_for() {
     locks.expect("the node has answered").lock("k").run(async {}).await.expect("free");
 }
 
-/// A name may lead to all nodes, and to some that are gone. The port of the URL does not count here.
+/// A name may resolve to all nodes, and to some servers that have ended. The port of the URL does not matter here.
 #[tokio::test]
 async fn every_address_of_a_name_is_tried() {
     let cluster = RedisCluster::start();
@@ -89,7 +89,7 @@ async fn a_cluster_out_of_reach_is_told() {
         node.command(&["CONFIG", "SET", "cluster-announce-port", &port]);
     }
     let url = format!("{}/?connect_timeout=3s", cluster.url());
-    // The nodes tell each other with a delay.
+    // The nodes propagate the change to each other with a delay.
     let told = async || match LockManager::connect(&url).await {
         Ok(_) => false,
         Err(error) => {
@@ -101,11 +101,12 @@ async fn a_cluster_out_of_reach_is_told() {
     wait_until("it is told", PATIENCE, told).await;
 }
 
-/// A key keeps its order on the connection to its node. Several keys on several nodes do not.
+/// The commands for a key keep their order on the connection to its node. Those for several keys on several nodes do
+/// not.
 #[tokio::test]
 async fn a_process_is_never_refused_by_its_own_release() {
     let cluster = RedisCluster::start();
-    // An answer that comes late is no refusal.
+    // A late answer is no refusal.
     let url = format!("{}/?timeout=10s", cluster.url());
     let locks = LockManager::connect(&url).await.expect("the cluster takes locks");
     for round in 0..300 {

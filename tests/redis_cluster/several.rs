@@ -1,4 +1,4 @@
-//! Several keys, in one slot and in several.
+//! Several keys, in one slot and in different slots.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ async fn keys_of_several_slots_are_held_all_or_none() {
     assert!(cluster.nodes.iter().all(|node| node.keys().is_empty()));
 }
 
-/// Also when the clocks of the nodes differ.
+/// This also holds if the clocks of the nodes differ.
 #[tokio::test]
 async fn one_token_is_larger_than_the_last_of_every_key() {
     let clock = Arc::new(Clock::new());
@@ -55,7 +55,7 @@ async fn one_token_is_larger_than_the_last_of_every_key() {
     }
 }
 
-/// The node with the smallest token is asked to raise it once all keys are taken, and refuses that.
+/// Once all keys are locked, the client requests that the node with the smallest token raises it. The node refuses.
 #[tokio::test]
 async fn keys_whose_common_token_is_refused_are_free_again() {
     const ALL: &str = "~* &* +@all";
@@ -73,8 +73,8 @@ async fn keys_whose_common_token_is_refused_are_free_again() {
     let url = cluster.url().replacen("://", "://app:s3cret@", 1);
     let locks = LockManager::connect(&url).await.expect("the cluster takes locks");
     let keys = [(2, "a"), (0, "b"), (1, "c")].map(|(number, name)| key_on(&cluster, number, name));
-    // The keys are taken in the order of their names. The pause of the last node leaves time to change the rights on
-    // the first.
+    // The keys are locked in the order of their names. The pause of the last node leaves time to change the rights on
+    // the first node.
     last.command(&["CLIENT", "PAUSE", "60000", "WRITE"]);
     let request = locks.all(&keys).fencing(true).ttl(LONG).strategy(strategy::fail_fast());
     let taking = tokio::spawn(request.acquire());
@@ -87,12 +87,12 @@ async fn keys_whose_common_token_is_refused_are_free_again() {
     let error = taking.await.expect("no panic").expect_err("no token");
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
     allow(ALL);
-    // The token that the server remembers is no lock.
+    // The token that the server remembers does not count as a lock.
     let held = |node: &RedisServer| node.keys().iter().any(|key| !key.ends_with(":f"));
     wait_until("no key is taken", PATIENCE, async || !cluster.nodes.iter().any(held)).await;
 }
 
-/// A hash tag puts the keys into one slot, and one script sees them all.
+/// A hash tag puts the keys into one slot, so one script locks them all.
 #[tokio::test]
 async fn keys_of_one_slot_are_one_step() {
     let cluster = RedisCluster::start();
@@ -106,7 +106,7 @@ async fn keys_of_one_slot_are_one_step() {
     assert!(calls.starts_with("calls=2,"), "{calls}");
 }
 
-/// In any order, over the slots of all nodes: no two claims wait for each other.
+/// The sets overlap in any order, over the slots of all nodes. No two claims wait for each other.
 #[tokio::test]
 async fn sets_that_overlap_are_all_served() {
     let cluster = RedisCluster::start();
@@ -134,8 +134,8 @@ fn cpu() -> Duration {
     Duration::from_nanos(nanos.expect("a number"))
 }
 
-/// Tables that are computed once are computed when the store is connected. In the first release, the computation would
-/// delay all other tasks of the runtime, and on a busy machine that release would miss its deadline.
+/// The tables that are computed once are computed at the connect. In the first release, the computation would delay all
+/// other tasks of the runtime, and on a busy machine the release would miss its deadline.
 #[tokio::test]
 async fn no_step_keeps_its_runtime_busy_for_long() {
     let cluster = RedisCluster::start();
@@ -155,7 +155,7 @@ async fn no_step_keeps_its_runtime_busy_for_long() {
         tokio::spawn(async move {
             for _ in 0..5 {
                 let guard = locks.all(&keys).strategy(strategy::wait()).acquire().await.expect("served");
-                // On a busy machine one may be late.
+                // On a busy machine a release may be late.
                 let _ = guard.release().await;
             }
         })

@@ -104,7 +104,7 @@ async fn hold(
     }
 }
 
-/// Moves the slot of each key from node to node, and cuts connections, for ever.
+/// Repeatedly moves the slot of each key from node to node, and cuts connections.
 async fn disturb(cluster: &RedisCluster, keys: &[String], progress: &Progress, mut random: Rng) {
     let mut places: Vec<usize> = keys.iter().map(|key| cluster.number_of(key)).collect();
     loop {
@@ -130,7 +130,7 @@ async fn disturb(cluster: &RedisCluster, keys: &[String], progress: &Progress, m
 async fn a_storm_leaves_nothing_behind_and_shows_one_holder_at_a_time() {
     let seed = fastrand::u64(..);
     let mut random = Rng::with_seed(seed);
-    // On a busy machine a node may be silent for a second, and a failover would lose writes that were answered.
+    // A failover would lose writes that were answered, and on a busy machine a node may be silent for a second.
     let cluster = RedisCluster::start_with(|_, node| node.config("cluster-node-timeout", "20000"));
     let keys: Vec<String> = (0..3).map(|number| key_on(&cluster, number, "k")).collect();
     let mut managers = Vec::new();
@@ -150,7 +150,7 @@ async fn a_storm_leaves_nothing_behind_and_shows_one_holder_at_a_time() {
     }
     history.check().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
     finish(&cluster, &keys);
-    // Every lease is a minute, so every key that is gone was released.
+    // Every lease is a minute, so every missing key was released.
     let is_clean = async || left(&cluster).is_empty() && managers.iter().all(|locks| locks.held() == 0);
     let what = format!("no lock is left, seed {seed}");
     wait_until_or(&what, PATIENCE, is_clean, || report(&cluster, &keys, &managers)).await;
@@ -163,7 +163,7 @@ fn left(cluster: &RedisCluster) -> Vec<(usize, String)> {
     keys.filter(|(_, key)| !key.ends_with(":f")).collect()
 }
 
-/// Describes the keys that are left, the locks that each manager holds, and the slots as each node sees them.
+/// Describes the remaining keys, the locks that each manager holds, and the slots as each node sees them.
 fn report(cluster: &RedisCluster, keys: &[String], managers: &[LockManager]) -> String {
     let left = left(cluster);
     let left = left.iter().map(|(node, key)| format!("node {node}: {}", cluster.nodes[*node].describe(key)));
@@ -173,13 +173,13 @@ fn report(cluster: &RedisCluster, keys: &[String], managers: &[LockManager]) -> 
     left.chain(held).chain(slots).chain(nodes).collect::<Vec<_>>().join("\n")
 }
 
-/// The nodes forget the lock again and again, while its slot moves between them.
+/// The nodes repeatedly forget the lock, while its slot moves between them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[allow(clippy::print_stdout, reason = "what came of it is wanted as well as the verdict")]
 async fn a_storm_that_takes_the_data_leaves_the_next_holder_the_largest_token() {
     let seed = fastrand::u64(..);
     let mut random = Rng::with_seed(seed);
-    // As in the storm above.
+    // The long timeout prevents a failover, as in the storm above.
     let cluster = RedisCluster::start_with(|_, node| node.config("cluster-node-timeout", "20000"));
     let (keys, uncounted) = ([key_on(&cluster, 0, "k")], Progress::default());
     let (old, next) = (connect(&cluster).await, connect(&cluster).await);
@@ -207,7 +207,7 @@ async fn a_storm_that_takes_the_data_leaves_the_next_holder_the_largest_token() 
     assert!(rounds > 0, "seed {seed}: nobody else ever got the lock, this shows nothing");
 }
 
-/// Ends a move that was interrupted.
+/// Completes a move that was interrupted.
 fn finish(cluster: &RedisCluster, keys: &[String]) {
     for slot in keys.iter().map(|key| cluster.slot(key)) {
         if let Some((from, to)) = cluster.moving(slot) {

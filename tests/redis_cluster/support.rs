@@ -5,11 +5,11 @@ use lock_tests::{PATIENCE, RedisBuilder, RedisCluster};
 
 /// A lease that no test outlives.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// When a test gives up: the nodes wait for a second (see [`soon_dead`]), vote and promote. `following.rs` tests how
-/// soon the library follows.
+/// The time limit for a failover. The nodes wait for a second (see [`soon_dead`]), vote and promote. `following.rs`
+/// tests how soon the library follows.
 pub(crate) const FAILOVER: Duration = PATIENCE;
 
-/// Lets a node count as dead after a second of silence, for a test that wants a failover.
+/// Makes a node count as dead after a second of silence, for tests that need a failover.
 pub(crate) fn soon_dead(_: usize, node: RedisBuilder) -> RedisBuilder {
     node.config("cluster-node-timeout", "1000")
 }
@@ -25,7 +25,7 @@ pub(crate) async fn locked(locks: &LockManager, key: &str) -> LockGuard {
     acquired.expect("a failover is over").expect("granted")
 }
 
-/// Returns a key on the primary with this number, which starts with `name`.
+/// Returns a key on the primary with this number. The key starts with `name`.
 pub(crate) fn key_on(cluster: &RedisCluster, number: usize, name: &str) -> String {
     let named = (0..).map(|at| format!("{name}{at}"));
     named.into_iter().find(|key| cluster.number_of(key) == number).expect("one of them")

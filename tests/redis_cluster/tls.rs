@@ -10,7 +10,7 @@ async fn every_node_is_reached_over_tls() {
     let certificates = Certificates::new(&["127.0.0.1", "localhost"]);
     let cluster = RedisCluster::start_with(|_, node| {
         let node = node.tls(&certificates, false);
-        // Otherwise the nodes do not announce a port for TLS to each other.
+        // Without this setting, the nodes do not announce their TLS ports to each other.
         node.config("tls-cluster", "yes").config("tls-replication", "yes")
     });
     let url = format!(

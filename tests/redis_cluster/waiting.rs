@@ -1,4 +1,4 @@
-//! Waiters are notified, only by the node that has the slot.
+//! Waiters are notified only by the node that has the slot.
 
 use lock_core::strategy;
 use lock_tests::{PATIENCE, RedisCluster, wait_until};
@@ -22,8 +22,8 @@ async fn the_next_is_told_over_the_channel_of_the_slot() {
         guard.release().await.expect("an answer");
         waiter.await.expect("no panic").expect("granted").release().await.expect("an answer");
     }
-    // One subscription for each process, however often it waits, and one message for each hand-off through the store,
-    // which the other nodes do not see.
+    // Each process subscribes once, however often it waits. Each hand-off through the store is one message, which the
+    // other nodes do not receive.
     let calls = |name: &str| {
         let text: String = node.get(&["INFO", "commandstats"]);
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":calls="));
@@ -37,7 +37,7 @@ async fn the_next_is_told_over_the_channel_of_the_slot() {
     assert!(channels.iter().all(|channel| cluster.slot(channel) == cluster.slot(&key)), "{channels:?}");
 }
 
-/// Hand-offs under load between processes; each manager is one.
+/// Tests hand-offs under load between processes. Each manager is one process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_counter_loses_nothing() {
     let cluster = RedisCluster::start();

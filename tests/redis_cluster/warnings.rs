@@ -5,7 +5,7 @@ use lock_tests::{PATIENCE, RedisCluster, Warnings, wait_until};
 
 use crate::support::{LONG, key_on};
 
-/// Returns the warnings about the nodes, from managers that acquired a lock on each primary.
+/// Returns the warnings about the nodes, from managers that acquire a lock on each primary.
 async fn said_of(cluster: &RedisCluster) -> Vec<String> {
     Warnings::listen();
     for node in &cluster.nodes[..3] {

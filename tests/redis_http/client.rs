@@ -11,7 +11,8 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Both send the next request on the same connection once an answer is complete.
+/// The version of HTTP. With both versions, the client sends the next request on the same connection once an answer is
+/// complete.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Version {
     Http1,
@@ -24,13 +25,13 @@ pub(crate) const VERSIONS: [Version; 2] = [Version::Http1, Version::Http2];
 pub(crate) async fn serve(app: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");
-    // Otherwise a chunked answer waits for the acknowledgement of its first part.
+    // Without this setting, a chunked answer waits for the acknowledgement of its first part.
     let listener = listener.tap_io(|stream| stream.set_nodelay(true).expect("a TCP socket"));
     tokio::spawn(async move { axum::serve(listener, app).await });
     address
 }
 
-/// One connection.
+/// One connection of a client.
 pub(crate) enum Client {
     Http1(http1::SendRequest<Empty<Bytes>>),
     Http2(http2::SendRequest<Empty<Bytes>>),
@@ -56,7 +57,7 @@ impl Client {
         }
     }
 
-    /// Sends a request, and reads the answer to its last byte.
+    /// Sends a request, and reads the whole answer.
     pub(crate) async fn ask(&mut self, path: &str) -> StatusCode {
         let request = Request::post(path).header("host", "test").body(Empty::new()).expect("a request");
         let answer = match self {
@@ -73,7 +74,7 @@ impl Client {
     }
 }
 
-/// Returns a body whose length is unknown before its end.
+/// Returns a body whose length is unknown in advance.
 pub(crate) fn stream_of(parts: [&'static str; 3]) -> Body {
     let (mut sender, body) = http_body_util::channel::Channel::<Bytes>::new(1);
     tokio::spawn(async move {

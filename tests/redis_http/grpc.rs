@@ -1,4 +1,4 @@
-//! The layer in front of a gRPC service: a real tonic server and client.
+//! The layer in front of a gRPC service, with a real tonic server and client.
 
 use std::convert::Infallible;
 use std::future::Future;

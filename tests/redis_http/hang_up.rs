@@ -13,11 +13,11 @@ use tokio::sync::Notify;
 use crate::client::{Client, VERSIONS, serve};
 use crate::stores::Store;
 
-/// A bound for events that only have to happen, and a lease that is far from over then.
+/// The time limit for events that must happen. It also is a lease that no test outlives.
 const LATE: Duration = PATIENCE;
 const TTL: Duration = Duration::from_secs(600);
 
-/// The handler never completes, and the lease does not end: only a release can free the key for the next request.
+/// The handler never completes, and the lease does not expire. Only a release can free the key for the next request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_handler_is_dropped_and_the_key_freed() {
     for store in [Store::memory(), Store::far_away(Duration::from_millis(1)).await] {

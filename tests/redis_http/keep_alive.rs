@@ -1,4 +1,4 @@
-//! A client that sends one request after another is never refused by its own lock.
+//! A client that sends its requests in sequence is never refused by its own lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::client::{Client, VERSIONS, Version, serve, stream_of};
 use crate::stores::Store;
 
 const REQUESTS: usize = 200;
-/// Longer than the way to another zone of the same cloud.
+/// A delay that is longer than the one to another zone of the same cloud.
 const EACH_WAY: Duration = Duration::from_micros(2_500);
 
 /// Returns how many of the requests for one key were refused.
@@ -58,7 +58,7 @@ async fn every_way_to_hold_over_every_protocol_and_store() {
                     ("stream", Release::Background),
                 ] {
                     let what = format!("{}, {hold:?}, {version:?}, {body}, {release:?}", store.name);
-                    // Each client has its own key, because they run side by side.
+                    // Each client has its own key, because the clients run concurrently.
                     let app = locked(&store.locks, hold, release);
                     let path = format!("/{body}/{}", clients.len());
                     clients.push((what, tokio::spawn(async move { refused(app, version, &path).await })));
@@ -71,7 +71,7 @@ async fn every_way_to_hold_over_every_protocol_and_store() {
     }
 }
 
-/// The answer leaves before the store has answered the release: its reply is held back.
+/// The store's reply to the release is held back. The server answers the client nevertheless.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_need_not_wait_for_the_release() {
     for path in ["/buffered/7", "/stream/7"] {
@@ -94,19 +94,19 @@ async fn is_answered_without_the_store(release: Release, path: &str) -> bool {
         .route("/buffered/{id}", post(async || "served"))
         .route("/stream/{id}", post(async || stream_of(["ser", "v", "ed"])))
         .route_layer(middleware::map_response(move |response: Response| {
-            // Within the lock: from here on no request is answered.
+            // The lock is held here. From now on the store's replies are held back.
             holding.replies(Flow::Hold);
             std::future::ready(response)
         }))
         .route_layer(layer);
     let mut client = Client::connect(serve(app).await, Version::Http1).await;
-    // Less than the second after which a connection without answers is given up, and its calls fail.
+    // The limit is less than a second. After a second, a connection without answers is closed, and its calls fail.
     let answer = tokio::time::timeout(Duration::from_millis(600), client.ask(path)).await;
     proxy.heal();
     answer.is_ok()
 }
 
-/// Answers once `end` has got the guard of the lock.
+/// Returns a route that answers once `end` has got the guard of the lock.
 fn handled(locks: &LockManager, end: fn(LockGuard)) -> Router {
     let locks = locks.clone();
     let handler = move |Path(id): Path<String>| async move {
@@ -121,14 +121,14 @@ fn handled(locks: &LockManager, end: fn(LockGuard)) -> Router {
     Router::new().route("/{id}", post(handler))
 }
 
-/// A dropped guard releases its key in the background, and the next request follows the release.
+/// A dropped guard releases its key in the background. The next request follows the release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_next_request_follows_a_release_that_nobody_awaits() {
     let store = Store::far_away(EACH_WAY).await;
     assert_eq!(refused(handled(&store.locks, drop), Version::Http1, "/k").await, 0);
 }
 
-/// The control: a lock that outlives its answer refuses the next request.
+/// This is the control: a lock that outlives its answer refuses the next request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_outlives_its_answer_is_met_by_the_next_request() {
     let store = Store::far_away(EACH_WAY).await;

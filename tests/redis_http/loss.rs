@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::client::{Client, VERSIONS, serve};
 
-/// A bound for events that only have to happen.
+/// The time limit for events that must happen.
 const LATE: Duration = PATIENCE;
 
 /// A handler that never ends, and counts how often it was dropped.
@@ -70,7 +70,7 @@ async fn a_key_that_is_deleted_under_a_handler_ends_it_with_503() {
         }
         let reason = LossReason::Taken;
         assert!(matches!(&lost, Some(LockEvent::Lost { reason: why, .. }) if *why == reason), "{lost:?}");
-        // Another process may acquire the lock, and the rest of the first does not touch it.
+        // Another process may acquire the lock. The first process does not affect it any more.
         let other = connect(&server).await;
         let guard = other.lock("k").try_acquire().await.expect("an answer").expect("free");
         assert_eq!(Client::connect(address, version).await.ask("/").await, StatusCode::CONFLICT);
@@ -98,7 +98,7 @@ async fn a_server_that_is_killed_under_a_handler_ends_it_with_503_and_serves_aga
         let expired =
             |event: &LockEvent| matches!(event, LockEvent::Lost { reason: LossReason::Expired, .. });
         assert!(told.iter().any(expired), "{told:?}");
-        // Without its server no handler runs unlocked.
+        // While the server is down, no handler runs without the lock.
         assert_eq!(Client::connect(address, version).await.ask("/").await, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(stuck.dropped.load(Ordering::SeqCst), 1, "not run");
         server.restart();
@@ -109,7 +109,7 @@ async fn a_server_that_is_killed_under_a_handler_ends_it_with_503_and_serves_aga
                 let abort = request.abort_handle();
                 tokio::select! {
                     () = stuck.begun.notified() => return abort.abort(),
-                    // Refused, until the connection is established again.
+                    // Requests are refused until the connection is established again.
                     status = request => assert_eq!(status.expect("no panic"), StatusCode::SERVICE_UNAVAILABLE),
                 }
             }

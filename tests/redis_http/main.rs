@@ -1,4 +1,4 @@
-//! The HTTP layer over real connections, HTTP/1.1 and HTTP/2, with a store in memory and one that is milliseconds away.
+//! The HTTP layer over real connections, HTTP/1.1 and HTTP/2. One store is in memory, and one is milliseconds away.
 
 mod client;
 mod grpc;

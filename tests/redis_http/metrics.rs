@@ -1,4 +1,4 @@
-//! The metrics that dashboards show before the first client.
+//! The metrics that dashboards can show before the first client arrives.
 
 use std::sync::{Arc, Mutex};
 
@@ -39,7 +39,7 @@ fn a_template_is_counted_from_zero_on_before_the_router_has_mounted_its_layer() 
     let templates = Templates::default();
     metrics::with_local_recorder(&templates, || {
         let layer = LockLayer::new(LockManager::in_memory()).key("order:<id>");
-        // Mounted when the router gets its state, which is with its first client.
+        // The layer is mounted when the router gets its state. This happens with its first client.
         let _app: Router = Router::new().route("/orders/{id}", post(async || "").route_layer(layer));
     });
     let seen = templates.0.lock().expect("no panic").clone();

@@ -1,4 +1,4 @@
-//! Without axum: a bare hyper server.
+//! The layer on a bare hyper server, without axum.
 
 use std::convert::Infallible;
 use std::time::Duration;

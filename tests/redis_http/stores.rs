@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_core::LockManager;
 use lock_tests::{Proxy, RedisServer};
 
-/// A manager, and everything that must live as long as it.
+/// A manager, and everything that must live as long as the manager.
 pub(crate) struct Store {
     pub(crate) name: &'static str,
     pub(crate) locks: LockManager,
@@ -22,7 +22,7 @@ impl Store {
     pub(crate) async fn far_away(each_way: Duration) -> Self {
         let server = RedisServer::start();
         let proxy = Proxy::before(&server);
-        // Many requests at once may wait for their answers on a busy machine.
+        // On a busy machine, many simultaneous requests may wait for their answers.
         let url = format!("{}?timeout=10s", proxy.url());
         let locks = LockManager::connect(&url).await.expect("the server takes locks");
         if !each_way.is_zero() {
@@ -31,7 +31,7 @@ impl Store {
         Self { name: "redis", locks, server: Some((Arc::new(proxy), server)) }
     }
 
-    /// The way to the real server.
+    /// Returns the proxy in front of the real server.
     pub(crate) fn proxy(&self) -> Arc<Proxy> {
         let (proxy, _) = self.server.as_ref().expect("a store that is far away");
         Arc::clone(proxy)

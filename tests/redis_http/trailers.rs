@@ -1,4 +1,4 @@
-//! Answers with an announced length, and trailers that follow.
+//! Answers with a declared length, followed by trailers.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use tokio::net::TcpStream;
 
 use crate::client::serve;
 
-/// Returns the whole body at once, and trailers some time after it.
+/// Returns the whole body at once, and the trailers some time later.
 async fn late_trailers() -> ([(http::HeaderName, &'static str); 1], Body) {
     let (mut sender, body) = http_body_util::channel::Channel::<Bytes>::new(1);
     tokio::spawn(async move {
         sender.send_data(Bytes::from_static(b"done")).await.expect("a reader");
-        // Long enough for a poll for the trailers that finds none.
+        // The pause is long enough for a poll for the trailers that finds none.
         tokio::time::sleep(Duration::from_millis(50)).await;
         let sum =
             HeaderMap::from_iter([(http::HeaderName::from_static("x-sum"), HeaderValue::from_static("7"))]);
-        // Fails if the trailers were dropped unread, which the test checks.
+        // The send fails if the trailers were dropped unread. The test checks this.
         let _ = sender.send_trailers(sum).await;
     });
     ([(CONTENT_LENGTH, "4")], Body::new(body))

@@ -1,4 +1,4 @@
-//! Several processes that contend for keys, and the history of their holds.
+//! Several processes that compete for keys, and the history of their holds.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::WORKER;
 /// The settings of every contender.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
-    /// For example `["lock:k", "fair:k"]`.
+    /// The kinds and keys, for example `["lock:k", "fair:k"]`.
     pub(crate) kinds: &'static [&'static str],
     pub(crate) tasks: u32,
     pub(crate) ttl: Duration,
@@ -21,14 +21,14 @@ pub(crate) struct Terms {
     pub(crate) flags: &'static [&'static str],
 }
 
-/// A server of any store, the processes that contend on it, and the output of the processes that have ended.
+/// A server of any store, the processes that compete on it, and the output of the processes that have ended.
 pub(crate) struct Contest<S = RedisServer> {
     pub(crate) server: S,
     url: String,
     resource: RedisServer,
     terms: Terms,
     seed: u64,
-    /// The seed of the process that is started next.
+    /// The seed of the next process.
     next_seed: u64,
     workers: Vec<Worker>,
     grants: Vec<Grant>,
@@ -40,7 +40,7 @@ pub(crate) struct Contest<S = RedisServer> {
 /// A hold as a worker printed it.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant {
-    /// The number of the process. The processes that were started in its place have the same number.
+    /// The number of the process. Processes that were started as its replacement have the same number.
     pub(crate) process: usize,
     number: u64,
     kind: String,
@@ -49,21 +49,21 @@ pub(crate) struct Grant {
     pub(crate) acquired: Duration,
     deadline: Duration,
     token: Option<u64>,
-    /// `None` if the worker did not print it.
+    /// The end of the hold, or `None` if the worker did not print it.
     ended: Option<Duration>,
     /// Whether the fenced resource refused a write of this holder.
     refused: bool,
 }
 
 impl Contest {
-    /// Starts `processes` processes on a server of Redis. `seed` decides what they do.
+    /// Starts `processes` processes on a Redis server. `seed` determines their actions.
     pub(crate) async fn start(processes: usize, terms: Terms, seed: u64) -> Self {
         let server = RedisServer::start();
         let url = server.url();
         Self::on(server, url, processes, terms, seed).await
     }
 
-    /// Makes the server forget everything.
+    /// Makes the server lose all data.
     pub(crate) fn flush(&mut self) {
         let before = monotonic();
         self.server.command(&["FLUSHALL"]);
@@ -72,7 +72,7 @@ impl Contest {
 }
 
 impl<S> Contest<S> {
-    /// Starts `processes` processes on `server`. `seed` decides what they do.
+    /// Starts `processes` processes on `server`. `seed` determines their actions.
     pub(crate) async fn on(server: S, url: String, processes: usize, terms: Terms, seed: u64) -> Self {
         let resource = RedisServer::start();
         let workers = Vec::new();
@@ -131,9 +131,9 @@ impl<S> Contest<S> {
         self.workers[process].process().cont();
     }
 
-    /// Returns how many grants the processes have printed so far, to within a few.
+    /// Returns about how many grants the processes have printed so far.
     pub(crate) fn grants_so_far(&self) -> usize {
-        // Two lines for each grant.
+        // A worker prints two lines for each grant.
         self.grants.len() + self.workers.iter().map(Worker::unread).sum::<usize>() / 2
     }
 
@@ -156,7 +156,7 @@ impl<S> Contest<S> {
         }
     }
 
-    /// Ends all processes in good order. Returns their holds, and the server.
+    /// Ends all processes regularly. Returns their holds, and the server.
     pub(crate) async fn end(mut self) -> Outcome<S> {
         for (process, worker) in std::mem::take(&mut self.workers).into_iter().enumerate() {
             let lines = worker.finish().await;
@@ -171,7 +171,7 @@ impl<S> Contest<S> {
         }
     }
 
-    /// Reads the output of a process. One that was killed held its locks until `alive`, unless it had released them.
+    /// Reads the output of a process. A killed process held its locks until `alive`, unless it had released them.
     fn note(&mut self, process: usize, lines: &[String], alive: Option<Duration>) {
         let first = self.grants.len();
         for (at, line) in lines.iter().enumerate() {
@@ -251,8 +251,8 @@ impl<S> Outcome<S> {
     /// Checks that no two holds overlapped, that no token was out of order, and that the fenced resource refused no
     /// holder.
     ///
-    /// When the server loses all data, the holders at that time cannot know it yet, nor can the tasks to which they
-    /// hand their grants within their process before the leases end. These holds are left out; the holds before and
+    /// When the server loses all data, the holders at that time are not notified yet. Within their process, they may
+    /// also hand their grants to other tasks before the leases end. These holds are left out. The holds before and
     /// after are checked against each other.
     pub(crate) fn check(&self) -> Result<(), String> {
         let certain = || self.grants.iter().filter_map(|grant| self.certain(grant));
@@ -287,7 +287,8 @@ impl<S> Outcome<S> {
         (0..processes).map(|p| self.grants.iter().filter(|grant| grant.process == p).count()).collect()
     }
 
-    /// Returns the same, from the time when the last process had its first grant until the first process had its last.
+    /// Returns the same counts for the time in which all processes competed. It begins when the last process had its
+    /// first grant, and ends when the first process had its last.
     pub(crate) fn while_all_asked(&self, processes: usize) -> Vec<usize> {
         let times = |process| {
             self.grants.iter().filter(move |grant| grant.process == process).map(|grant| grant.acquired)
@@ -303,11 +304,11 @@ impl<S> Outcome<S> {
 }
 
 impl Outcome {
-    /// Checks that every remaining key has an expiry, and that soon only the last fencing tokens are left.
+    /// Checks that every remaining key has an expiry, and that only the last fencing tokens remain soon.
     pub(crate) async fn leaves_nothing(&self, within: Duration) {
         for key in self.server.keys() {
             let left: i64 = self.server.get(&["PTTL", &key]);
-            // It may have expired meanwhile.
+            // The key may have expired meanwhile.
             assert!(left != -1, "{key} has no expiry");
         }
         wait_until("only last fencing tokens are left", within, async || {

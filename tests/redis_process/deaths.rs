@@ -7,9 +7,9 @@ use lock_tests::{PATIENCE, RedisServer, Worker, monotonic, soon_in_one_of_ten, w
 
 use crate::WORKER;
 
-/// The time that a busy machine may add to the least of many: less than the cost of one more heartbeat.
+/// The time that a busy machine may add to the minimum of many measurements. It is shorter than one more heartbeat.
 const SLACK: Duration = Duration::from_millis(500);
-/// Long enough that a waiter's ttl has no effect when the bound is 2 s.
+/// A ttl that is so long that it has no effect on a bound of 2 s.
 const LONG: Duration = Duration::from_secs(60);
 
 fn request(locks: &LockManager, kind: &str, ttl: Duration) -> LockRequest {
@@ -28,8 +28,8 @@ async fn waiting(server: &RedisServer, count: u64) {
     wait_until("they wait", PATIENCE, async || server.get::<u64>(&["ZCARD", "{k}:q"]) == count).await;
 }
 
-/// One process holds, `dead` is next and dies, and another waits after it. Returns how long the last one waits after
-/// the release.
+/// One process holds the lock, a dead process is next in the queue, and another process waits after it. Returns how
+/// long the last one waits after the release.
 async fn after_a_dead_waiter(kind: &str, ttl: Duration) -> Duration {
     let server = RedisServer::start();
     let (holder, last) = (connect(&server).await, connect(&server).await);
@@ -45,7 +45,8 @@ async fn after_a_dead_waiter(kind: &str, ttl: Duration) -> Duration {
     monotonic() - released
 }
 
-/// Returns the least of three simultaneous measurements, so that another process on the machine does not decide.
+/// Returns the minimum of three simultaneous measurements, so that other processes on the machine do not affect the
+/// result.
 async fn least<F: Future<Output = Duration>>(measure: impl Fn() -> F) -> Duration {
     let (one, two, three) = tokio::join!(measure(), measure(), measure());
     one.min(two).min(three)
@@ -88,13 +89,13 @@ async fn after_a_dead_holder(kind: &str, ttl: Duration) -> Duration {
     took
 }
 
-/// A process lets its lock linger and dies. Returns how long the key is locked after that.
+/// A process lets its lock linger and dies. Returns how long the key stays locked afterwards.
 async fn after_a_dead_one_that_let_it_linger(ttl: Duration) -> Duration {
     let server = RedisServer::start();
     let arguments = ["linger", "--url", &server.url(), "--key", "k", "--ttl", &ttl.as_millis().to_string()];
     let mut worker = Worker::start(WORKER, &arguments);
     worker.expect("HELD").await;
-    // Long enough for a renewal: the lock is kept for as long as it is used.
+    // The pause is long enough for a renewal, because a lock is kept for as long as it is used.
     tokio::time::sleep(ttl).await;
     let locks = connect(&server).await;
     worker.process().kill9();
@@ -128,7 +129,7 @@ async fn a_holder_that_dies_costs_those_who_wait_its_ttl_at_most() {
     }
 }
 
-/// Waiters that no longer wait exclude no other client, and are not reported, long before the holder ends.
+/// Dead waiters exclude no other client and are not reported, long before the holder releases.
 #[tokio::test]
 async fn waiters_that_died_count_no_more_once_their_places_are_over() {
     for kind in ["lock", "fair"] {
@@ -141,7 +142,7 @@ async fn waiters_that_died_count_no_more_once_their_places_are_over() {
         for worker in &mut dead {
             worker.process().kill9();
         }
-        // Their queue entries live as long as their ttl.
+        // The queue entries of the dead waiters expire after their ttl.
         wait_until("they count no more", PATIENCE, async || {
             let listed = others.locks().await.expect("a list").locks.remove(0);
             (listed.waiting, listed.waiters.len()) == (0, 0)
@@ -159,7 +160,7 @@ async fn waiters_that_died_count_no_more_once_their_places_are_over() {
     }
 }
 
-/// Living waiters remove dead ones from the queue, whatever their position is.
+/// Live waiters remove dead ones from the queue, whatever their position is.
 #[tokio::test]
 async fn a_living_waiter_drops_the_dead_around_it() {
     let server = RedisServer::start();
@@ -178,7 +179,7 @@ async fn a_living_waiter_drops_the_dead_around_it() {
     for worker in &mut dead {
         worker.process().kill9();
     }
-    // The life of their entries, and one heartbeat of the living.
+    // This takes the life of a dead entry, and one heartbeat of a live waiter.
     wait_until("the dead are dropped", PATIENCE, async || {
         server.get::<u64>(&["ZCARD", "{k}:q"]) == 1 && server.get::<u64>(&["HLEN", "{k}:w"]) == 1
     })
@@ -187,7 +188,7 @@ async fn a_living_waiter_drops_the_dead_around_it() {
     assert_eq!(listed.waiting, 1);
 }
 
-/// A dead process both holds and waits, and others are queued: its queue entry and its grant both end.
+/// A dead process both holds the key and waits for it, and others are queued. Its queue entry and its grant both end.
 #[tokio::test]
 async fn the_dead_leave_no_key_without_an_end() {
     let server = RedisServer::start();
@@ -199,7 +200,7 @@ async fn the_dead_leave_no_key_without_an_end() {
     for key in server.keys() {
         assert!(server.get::<i64>(&["PTTL", &key]) > 0, "{key} has no expiry");
     }
-    // The next process cleans up after them.
+    // The next process cleans up after the dead ones.
     let locks = connect(&server).await;
     let guard = request(&locks, "fair", LONG).acquire().await.expect("the dead are passed over");
     guard.release().await.expect("an answer");

@@ -7,7 +7,7 @@ use lock_tests::{PATIENCE, RedisServer, Worker, wait_until};
 
 use crate::WORKER;
 
-/// Lets a worker end its lock, held for a minute, in the way `how`. Returns when it has.
+/// Makes a worker end its lock in the way `how`, while the lease is a minute. Returns when the worker has done so.
 async fn end(server: &RedisServer, how: &str) -> Worker {
     let mut worker = Worker::start(WORKER, &["end", "--how", how, "--url", &server.url(), "--key", "k"]);
     worker.expect("HELD").await;
@@ -18,8 +18,8 @@ async fn end(server: &RedisServer, how: &str) -> Worker {
     worker
 }
 
-/// Checks that the key is free long before its lease ends although the process lives on, and that the process is
-/// unharmed.
+/// Checks that the key is free long before its lease ends, although the process stays alive, and that the process works
+/// normally.
 async fn frees_the_key(how: &str) {
     let server = RedisServer::start();
     let worker = end(&server, how).await;
@@ -72,7 +72,7 @@ async fn a_shutdown_before_the_exit_leaves_nothing() {
     for how in ["shutdown", "shutdown-while-held"] {
         let server = RedisServer::start();
         let worker = end(&server, how).await;
-        // This one exits at once.
+        // This worker exits at once.
         worker.finish().await;
         assert!(server.keys().is_empty(), "{how}: {:?}", server.keys());
     }

@@ -13,7 +13,7 @@ const BY_EACH: u64 = 30;
 const TASKS: u64 = 32;
 const BY_TASK: u64 = 4;
 
-/// Runs all processes and tasks at once. Returns the value of the counter afterwards.
+/// Runs all processes and tasks at once. Returns the final value of the counter.
 async fn count(url: Option<&str>) -> u64 {
     let directory = Directory::new();
     let counter = Counter::create(&directory.path().join("counter"));
@@ -65,7 +65,7 @@ async fn tasks_and_processes_lose_no_update_under_a_lock() {
     assert!(server.keys().is_empty());
 }
 
-/// The negative control: without the lock, the same work shows in the counter.
+/// This is the negative control: without the lock, the counter loses updates.
 #[tokio::test]
 async fn tasks_and_processes_lose_updates_without_one() {
     for _ in 0..10 {

@@ -1,5 +1,5 @@
-//! Random faults against several processes on one hot key. A failure prints the seed; the reaction of the processes and
-//! the network differs in each run.
+//! Random faults against several processes that compete for one key. A failure prints the seed. The reaction of the
+//! processes and the network differs in each run.
 //!
 //! `LOCK_FAULT_SECONDS` sets the duration instead of 20 s (the shorter tests use a third of it):
 //! `LOCK_FAULT_SECONDS=600 cargo test -p lock-tests --test redis_process faults -- --test-threads 1`
@@ -15,11 +15,11 @@ use crate::contenders::{Contest, Outcome, Terms};
 
 const PROCESSES: usize = 4;
 const TTL: Duration = Duration::from_millis(800);
-/// The queue entry of a killed process may be granted, and that lease has to expire. And the last fault may be the
-/// worst one: a process that was stopped.
+/// The time until all processes get locks again. A killed process's queue entry may be granted, and then its lease has
+/// to expire. Also, the last fault may be the worst one, a stopped process.
 const RECOVERY: Duration = Duration::from_secs(8);
 
-/// How long it may take on a busy machine until a test shows something.
+/// The longest time until a test has enough grants on a busy machine.
 const LONGEST: Duration = Duration::from_secs(300);
 
 fn span() -> Duration {
@@ -32,7 +32,7 @@ fn terms(kinds: &'static [&'static str]) -> Terms {
     Terms { kinds, tasks: 4, ttl: TTL, hold, flags }
 }
 
-/// Injects one fault after another, with pauses no longer than a process needs to get into trouble again. Goes on until
+/// Injects faults in sequence. The pauses are no longer than a process needs to get into trouble again. Continues until
 /// there are `enough` grants.
 async fn torment(contest: &mut Contest, span: Duration, enough: usize, random: &mut Rng) -> [u32; 7] {
     let (over, mut done) = (Bound::new(LONGEST), [0; 7]);
@@ -79,14 +79,14 @@ async fn torment(contest: &mut Contest, span: Duration, enough: usize, random: &
     done
 }
 
-/// Lets the processes contend under faults, until there are `enough` grants, then checks their holds.
+/// Runs the processes under faults until there are `enough` grants, then checks their holds.
 async fn contend(terms: Terms, span: Duration, enough: usize) -> Outcome {
     let seed = fastrand::u64(..);
     let mut random = Rng::with_seed(seed);
     let mut contest = Contest::start(PROCESSES, terms, seed).await;
     println!("seed {seed}");
     let faults = torment(&mut contest, span, enough, &mut random).await;
-    // No process is left.
+    // No process is stuck: each gets further grants.
     contest.all_progress(5, RECOVERY).await;
     let outcome = contest.end().await;
     let shares = outcome.by_process(PROCESSES);
@@ -123,13 +123,13 @@ async fn three_permits_are_three() {
     assert!(outcome.grants.len() > 100, "{}", outcome.grants.len());
 }
 
-/// The negative control, for every kind: the same checks on a backend that sometimes turns a *no* into a *yes*.
+/// This is the negative control for every kind: the same checks on a backend that sometimes turns a *no* into a *yes*.
 #[tokio::test]
 async fn a_careless_backend_is_found_out() {
     let several = &["all:a+b", "all:b+c", "lock:b"];
     for kinds in [&["lock:k", "fair:k"][..], &["read:k", "write:k"], &["semaphore3:k"], several] {
         let hold = Duration::from_millis(3);
-        // Its carelessness is random, and another holder may not be there at that time.
+        // The wrong answers are random, and there may be no other holder at that time.
         let mut found = false;
         for seed in 1..=10 {
             let careless = Terms { kinds, tasks: 4, ttl: TTL, hold, flags: &["--careless"] };

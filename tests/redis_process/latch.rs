@@ -1,4 +1,4 @@
-//! A latch over several processes, one of which is killed while it waits.
+//! A latch that several processes use. One of them is killed while it waits.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn processes_count_down_and_one_that_is_killed_while_it_waits_holds_up_nob
     let server = RedisServer::start();
     let locks = LockManager::connect(&server.url()).await.expect("the server takes locks");
     let latch = locks.latch("start").ttl(TTL);
-    // The processes start before the latch is set, because nothing keeps it alive meanwhile.
+    // The processes start before the latch is set, because no process keeps the latch alive meanwhile.
     let [mut victim, mut waits, mut counts] =
         [worker(&server).await, worker(&server).await, worker(&server).await];
     latch.set(2).await.expect("an answer");
@@ -32,7 +32,7 @@ async fn processes_count_down_and_one_that_is_killed_while_it_waits_holds_up_nob
     counts.tell("count");
     assert_eq!(counts.expect("LEFT").await, "1");
     victim.kill9().await;
-    // After two more leases the latch lives only by the waiter that is left.
+    // After two more leases, only the remaining waiter keeps the latch alive.
     let measure = locks.latch("measure").ttl(TTL * 2);
     measure.set(1).await.expect("an answer");
     wait_until("two leases are over", PATIENCE, async || measure.count().await.expect("an answer").is_none())

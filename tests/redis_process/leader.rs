@@ -8,12 +8,12 @@ use crate::leaders::{Party, survive};
 
 const TTL: Duration = Duration::from_millis(900);
 
-/// Twenty leaders are killed.
+/// Kills twenty leaders in sequence.
 #[tokio::test]
 async fn a_leader_that_is_killed_is_followed_after_its_ttl() {
     let server = RedisServer::start();
     let took = survive(&server.url(), TTL, 5, 20).await;
-    // The least, because a busy machine adds to most of them.
+    // The test checks the shortest time, because a busy machine delays most of them.
     let least = took.iter().min().expect("twenty");
     assert!(*least < TTL + Duration::from_secs(1), "{took:?}");
     // The leases were renewed, so the others had to wait.
@@ -21,7 +21,7 @@ async fn a_leader_that_is_killed_is_followed_after_its_ttl() {
     assert!(server.keys().iter().all(|key| key.ends_with(":f")), "{:?}", server.keys());
 }
 
-/// Another process follows it while it is stopped, and it is told of that before it goes on.
+/// Another process leads while the first leader is stopped. The first leader is notified before it continues.
 #[tokio::test]
 async fn a_leader_that_is_stopped_does_not_lead_when_it_goes_on() {
     let server = RedisServer::start();
@@ -34,7 +34,7 @@ async fn a_leader_that_is_stopped_does_not_lead_when_it_goes_on() {
     outcome.check().unwrap_or_else(|violation| panic!("{violation}"));
 }
 
-/// The negative control: the same checks when each process leads by itself.
+/// This is the negative control: the same checks while each process leads on its own.
 #[tokio::test]
 async fn several_leaders_at_once_are_found_out() {
     let mut party = Party::start("", TTL, 2, &["--alone"]).await;

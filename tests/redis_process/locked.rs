@@ -1,4 +1,4 @@
-//! The function that tests and workers run under a lock.
+//! The function that the tests and the workers run under a lock.
 
 use std::time::Duration;
 

@@ -13,5 +13,5 @@ mod locked;
 mod pauses;
 mod progress;
 
-/// The program that the tests control; see its documentation.
+/// The program that the tests control. Its documentation describes its modes.
 const WORKER: &str = env!("CARGO_BIN_EXE_worker");

@@ -13,7 +13,7 @@ async fn a_holder_that_stood_still_does_nothing_more_when_it_goes_on() {
     let locks = LockManager::connect(&server.url()).await.expect("the server takes locks");
     for _ in 0..3 {
         let directory = Directory::new();
-        // Once this file exists, the body would write to it in its next round.
+        // The body writes to this file in its next round, if the file exists.
         let effect = directory.path().join("effect");
         let file = effect.to_str().expect("a path of UTF-8");
         let arguments = ["hold", "--url", &server.url(), "--key", "k", "--ttl", "300", "--effect", file];

@@ -1,4 +1,4 @@
-//! Every process makes progress: with several keys at once, with lost messages, and none before the others.
+//! Every process makes progress: with several keys at once, with lost messages, and with fair shares.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn several_keys_at_once_in_any_order_never_wait_for_each_other() {
     all_get_on(contest, 20, async |_| {}).await;
 }
 
-/// When no notification arrives, a heartbeat finds the grant of a queue entry.
+/// If no notification arrives, a heartbeat finds the grant of a queue entry.
 #[tokio::test]
 async fn every_process_gets_on_where_no_message_arrives() {
     let contest = Contest::start(PROCESSES, terms(&["lock:k", "fair:k", "read:k", "semaphore3:s"]), 2).await;
@@ -54,7 +54,7 @@ async fn every_process_gets_on_where_connections_that_listen_are_cut() {
     .await;
 }
 
-/// Returns Jain's index: 1 when all shares are equal, `1 / n` when one of `n` has everything.
+/// Returns Jain's fairness index. It is 1 if all shares are equal, and `1 / n` if one of `n` has everything.
 fn jain(shares: &[usize]) -> f64 {
     let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), share| {
         let share = *share as f64;
@@ -63,13 +63,13 @@ fn jain(shares: &[usize]) -> f64 {
     sum * sum / (shares.len() as f64 * squares)
 }
 
-/// The hand-offs of a process stay within it for a while, but end; in strict order all processes get equal shares.
+/// The hand-offs stay within a process for a limited time. In strict order, all processes get equal shares.
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
 #[tokio::test]
 async fn no_process_has_a_hot_key_for_itself() {
     for (kinds, least) in [(&["lock:k"], 0.9), (&["fair:k"], 0.99)] {
         let (mut goes, mut is_fair) = (Vec::new(), false);
-        // A busy machine may hold a process up many times. One that is passed over is so every time.
+        // A busy machine may delay a process many times. A process that is never served is always late.
         for seed in 4..14 {
             let terms = Terms { hold: Duration::ZERO, ..terms(kinds) };
             let contest = Contest::start(PROCESSES, terms, seed).await;
@@ -78,7 +78,7 @@ async fn no_process_has_a_hot_key_for_itself() {
             outcome.check().unwrap_or_else(|violation| panic!("{violation}"));
             let shares = outcome.while_all_asked(PROCESSES);
             println!("{kinds:?}: {shares:?}, Jain {:.4}", jain(&shares));
-            // Fewer show nothing.
+            // Fewer grants prove nothing.
             is_fair = shares.iter().all(|share| *share >= 20) && jain(&shares) > least;
             goes.push(shares);
             if is_fair {

@@ -1,4 +1,4 @@
-//! What `doctor` finds on the primary that sentinels name, and on the sentinels.
+//! The findings of `doctor` about the primary that sentinels name, and about the sentinels.
 
 use lock_core::LockManager;
 use lock_core::Severity::{Note, Warning};
@@ -38,7 +38,7 @@ async fn the_sentinels_are_looked_at_too() {
     sentinels.command(&["ACL", "SETUSER", "asker", "+sentinel|master"]);
     gone(&asker, "redis.unread").await;
 
-    // A sentinel that is gone still counts, until the others are told to forget it.
+    // A sentinel that is down still counts until the others are told to remove it.
     sentinels.kill(2);
     let finding = found_as(&locks, "redis.sentinel_down", Warning).await;
     assert_eq!(finding.about, hosts[2], "{finding}");

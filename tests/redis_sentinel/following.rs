@@ -1,4 +1,4 @@
-//! How soon the library follows a failover, counted from the moment at which the sentinels name the next primary.
+//! How soon the library follows a failover, measured from the time at which the sentinels name the next primary.
 
 use std::time::Duration;
 
@@ -6,10 +6,11 @@ use lock_tests::{PATIENCE, Sentinels, monotonic, soon_in_one_of_ten};
 
 use super::{connect, locked};
 
-/// Short enough to notice a request, a dial or a retry that is a second or more late.
+/// A time short enough to notice a request, a connection attempt or a retry that is a second or more late.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Kills the primary. Returns how long after the promotion a lock was granted: to a task that waited, and to a new one.
+/// Kills the primary. Returns the times from the promotion until a lock was granted, to a waiting task and to a new
+/// task.
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
 async fn after_a_promotion() -> [Duration; 2] {
     let mut sentinels = Sentinels::start();
@@ -20,7 +21,7 @@ async fn after_a_promotion() -> [Duration; 2] {
     let switched = sentinels.switched();
     sentinels.primary.kill9();
     let killed = monotonic();
-    // One asks during the failover, the other after it.
+    // One task sends its request during the failover, the other after it.
     let waiting = tokio::spawn(async move {
         let guard = locked(&waits, "k").await;
         (monotonic(), guard)

@@ -15,10 +15,10 @@ use lock_core::testkit::names;
 use lock_core::{LockError, LockErrorKind, LockGuard, LockManager, LossReason, strategy};
 use lock_tests::{PATIENCE, Proxy, RedisServer, Sentinels, wait_until};
 
-/// A lease that only a failover ends.
+/// A lease that no test outlives, so that only a failover ends it.
 const LONG: Duration = Duration::from_secs(60);
-/// When a test gives up: the sentinels wait for a second, vote and promote. `following.rs` tests how soon the library
-/// follows.
+/// The time limit for a failover. The sentinels wait for a second, vote and promote. `following.rs` tests how soon the
+/// library follows.
 const FAILOVER: Duration = PATIENCE;
 
 async fn connect(sentinels: &Sentinels) -> LockManager {
@@ -53,7 +53,7 @@ async fn the_sentinels_say_where_the_primary_is() {
     assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
     assert!(error.to_string().contains("watch no primary `other`"), "{error}");
 
-    // Two of three sentinels, one of three, none.
+    // The manager connects with two of three sentinels, with one of three, and with none.
     for number in 0..2 {
         sentinels.kill(number);
         let late = connect(&sentinels).await;
@@ -84,7 +84,7 @@ async fn sentinels_that_greet_late_are_waited_for() {
     locks.expect("the sentinels have answered").lock("k").run(async {}).await.expect("free");
 }
 
-/// A name may lead to all sentinels. The port of the URL does not count here.
+/// A name may resolve to all sentinels. The port of the URL does not matter here.
 #[tokio::test]
 async fn every_address_of_a_name_is_a_sentinel() {
     let mut sentinels = Sentinels::start();
@@ -117,7 +117,7 @@ async fn the_sentinels_have_a_login_of_their_own() {
         "+sentinel|masters",
         "+sentinel|get-master-addr-by-name",
     ]);
-    // New connections have to log in; those between the sentinels are already established.
+    // New connections have to log in. Those between the sentinels are already established.
     sentinels.command(&["ACL", "SETUSER", "default", "resetpass", ">other"]);
     let refused = async |url: &str| {
         let error = LockManager::connect(url).await.expect_err("not without the login");
@@ -137,7 +137,7 @@ async fn the_sentinels_have_a_login_of_their_own() {
     locks.lock("k").run(async {}).await.expect("free");
 }
 
-/// The primary that the sentinels name is asked for the rights of the user as a single server is.
+/// The client checks the rights of the user on the primary that the sentinels name, as on a single server.
 #[tokio::test]
 async fn a_right_that_lacks_on_the_primary_is_named_when_the_library_connects() {
     let sentinels = Sentinels::start();
@@ -149,7 +149,7 @@ async fn a_right_that_lacks_on_the_primary_is_named_when_the_library_connects() 
     assert!(error.to_string().contains("`EVALSHA`, `ZADD` (NOPERM)"), "{error}");
 }
 
-/// The library asks them from time to time, and they answer that.
+/// The sentinels may not send notifications, but they answer when the library queries them from time to time.
 #[tokio::test]
 async fn a_failover_is_followed_where_the_sentinels_may_not_tell_of_it() {
     let sentinels = Sentinels::start();
@@ -167,7 +167,7 @@ async fn a_failover_is_followed_where_the_sentinels_may_not_tell_of_it() {
     wait_until("locks are taken on it", PATIENCE, async || {
         let guard = locked(&locks, "k").await;
         let found = sentinels.replica.server().keys().contains(&"k".to_owned());
-        // The release runs while the connection is replaced by another one.
+        // The release runs while another connection replaces the broken one.
         let released = guard.release().await;
         assert!(released.as_ref().err().is_none_or(LockError::is_temporary), "{released:?}");
         found
@@ -179,13 +179,13 @@ async fn a_failover_is_followed_where_the_sentinels_may_not_tell_of_it() {
 #[tokio::test]
 async fn a_failover_is_followed_and_a_replicated_lock_survives_it() {
     let mut sentinels = Sentinels::start();
-    // Its release comes right after the failover, when the new connections are still being made.
+    // The release happens directly after the failover, when the new connections are still being made.
     let holder = LockManager::connect(&format!("{}?timeout=5s", sentinels.url())).await;
     let (holder, other) = (holder.expect("the primary takes locks"), connect(&sentinels).await);
     let guard = holder.lock("job").ttl(LONG).acquire().await.expect("free");
     replicated(&sentinels, "job").await;
     sentinels.primary.kill9();
-    // Another key, on the new primary.
+    // This is another key, on the new primary.
     let next = locked(&other, "next").await;
     assert!(sentinels.replica.server().keys().contains(&"next".to_owned()));
     assert!(other.lock("job").try_acquire().await.expect("an answer").is_none(), "it is held there too");
@@ -208,7 +208,8 @@ async fn a_lock_that_was_not_replicated_is_lost_and_told_and_its_token_is_smalle
     let next = tokio::time::timeout(FAILOVER, next.acquire()).await.expect("a failover").expect("granted");
     let second = next.fencing_token().await.expect("a token");
     assert!(second > first, "{second} after {first}");
-    // No later than its next renewal, which the new primary answers; or at the end of its lease, if that is earlier.
+    // The loss is reported at the latest with the next renewal, which the new primary answers, or at the end of the
+    // lease if that is earlier.
     let reason = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("told");
     assert!(matches!(reason, LossReason::Taken | LossReason::Expired), "{reason}");
     next.release().await.expect("an answer");
@@ -225,7 +226,7 @@ async fn a_primary_that_comes_back_as_a_replica_is_left() {
     })
     .await;
     sentinels.primary.cont();
-    // The old primary still accepts writes for a while without a replica; a lock goes to the new one.
+    // The old primary still accepts writes for a while without a replica. The lock is granted by the new one.
     let guard = locked(&locks, "k").await;
     let on = |server: &RedisServer| server.keys().contains(&"k".to_owned());
     assert!(on(sentinels.replica.server()));

@@ -12,6 +12,6 @@ async fn a_primary_that_dies_refuses_and_the_next_one_serves() {
     assert_eq!(serves(&locks).await.servers, 1);
     sentinels.primary.kill9();
     refuses(&locks, "mymaster").await;
-    // No lock is asked for meanwhile: a probe alone follows the failover.
+    // The test requests no lock, so only the ping follows the failover.
     serves(&locks).await;
 }

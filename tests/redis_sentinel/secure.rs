@@ -1,4 +1,4 @@
-//! Sentinels, primary and replica over TLS.
+//! Sentinels, a primary and a replica over TLS.
 
 use lock_core::{LockErrorKind, LockManager};
 use lock_tests::{Certificates, PATIENCE, Sentinels};
@@ -19,14 +19,14 @@ async fn a_failover_is_followed_over_tls() {
         server.command(&["ACL", "SETUSER", "app", "on", ">s3cret", "~*", "&*", "+@all"]);
     }
     let url = url(&sentinels, &certificates, "app:s3cret@");
-    // Its release comes right after the failover, when the new connections are still being made.
+    // The release happens directly after the failover, when the new connections are still being made.
     let patient = format!("{url}&timeout=5s");
     let (holder, other) = (
         LockManager::connect(&patient).await.expect("trusted"),
         LockManager::connect(&url).await.expect("trusted"),
     );
     let guard = holder.lock("job").ttl(LONG).acquire().await.expect("free");
-    // The connections log in as `app`, and none of them came without TLS.
+    // All connections log in as `app`, and all of them use TLS.
     let clients: String = sentinels.primary.get(&["CLIENT", "LIST", "TYPE", "NORMAL"]);
     let mine = clients.lines().filter(|client| client.contains(" user=app "));
     let at = format!(" laddr=127.0.0.1:{} ", sentinels.primary.tls_port());
@@ -46,7 +46,7 @@ async fn sentinels_that_cannot_be_trusted_are_not_asked() {
     let sentinels = Sentinels::start_secure(&certificates);
     let url_of_others = format!("{}&connect_timeout=10m", url(&sentinels, &others, "app:s3cret@"));
     let refused = timeout(PATIENCE, LockManager::connect(&url_of_others)).await;
-    // No other try helps.
+    // The error is permanent, because a retry cannot help.
     let error = refused.expect("it is told at once").expect_err("a stranger");
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("TLS failed") && !error.to_string().contains("tried"), "{error}");

@@ -1,4 +1,4 @@
-//! A server whose clock was set loses its vote.
+//! A server whose clock was set does not vote.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +33,8 @@ async fn a_step_costs_the_vote_for_the_longest_lease() {
         let (server, clock) = server().await;
         let client = Client::of(&server, MAX_TTL).await;
         client.take("k", MAX_TTL).await;
-        // If the clock was set forward, the key is gone on the server before its lease has ended. If it was set back,
-        // the key stays too long, and a "no" does no harm.
+        // If the clock was set forward, the key expires on the server before its lease has ended. If it was set back,
+        // the key stays too long, and a wrong "no" does no harm.
         let key = if forward { "k" } else { "other" };
         if forward {
             clock.ahead(STEP)
@@ -47,8 +47,8 @@ async fn a_step_costs_the_vote_for_the_longest_lease() {
     }
 }
 
-/// A server that restarts while its clock is ahead is in quarantine from then on. Once the clock is set right, that does not
-/// last until it gets there again.
+/// A server that restarts while its clock is ahead begins a quarantine in the future. Once the clock is corrected, the
+/// quarantine lasts no longer than usual.
 #[tokio::test]
 async fn a_quarantine_that_began_in_the_future_is_no_longer_than_others() {
     let (mut server, clock) = server().await;
@@ -74,7 +74,7 @@ async fn a_clock_that_runs_is_no_step() {
     assert!(client.voter.clock_offset().is_some());
 }
 
-/// A client without a history compares the server with the others.
+/// A client without a history compares the server's clock with those of the others.
 #[tokio::test]
 async fn a_fresh_client_compares_the_clocks() {
     let (one, clock) = server().await;

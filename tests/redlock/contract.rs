@@ -11,7 +11,7 @@ use lock_tests::RedisServer;
 
 use crate::support::new_cluster;
 
-/// Longer than every lease of the suite.
+/// A lease that is longer than every lease of the suite.
 const MAX_TTL: Duration = Duration::from_secs(60 * 60);
 
 async fn voters(servers: &[RedisServer]) -> Vec<Voter> {
@@ -21,8 +21,8 @@ async fn voters(servers: &[RedisServer]) -> Vec<Voter> {
     Voter::connect_all(urls.iter().map(String::as_str), options).await.expect("all are up")
 }
 
-/// A quorum waits for a node for a tenth of the lease. With the short default leases of the suite, that would be less
-/// than a busy machine delays a server.
+/// The shortest lease here. A quorum waits for a node for a tenth of the lease. With the short default leases of the
+/// suite, that would be less than the delay of a server on a busy machine.
 const SHORT: Duration = Duration::from_secs(1);
 
 /// The cases that do not apply: a majority has no order, no permits and no list.

@@ -1,4 +1,4 @@
-//! The cost of the gate for the server, compared with the same script without it.
+//! The server's cost of the gate, compared with the same script without the gate.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::support::{Client, voting_server};
 const LEASE: Duration = Duration::from_secs(60);
 const CYCLES: usize = 400;
 
-/// Returns the number of commands that the scripts called, and the average microseconds of the server for a script and
-/// of the client for an answer.
+/// Returns three numbers: the commands that the scripts called, the server's average microseconds for a script, and the
+/// client's average microseconds for an answer.
 async fn acquires(server: &RedisServer, backend: &dyn DynBackend, claims: &[Claim]) -> (u64, f64, f64) {
     server.command(&["CONFIG", "RESETSTAT"]);
     let bound = Bound::new(PATIENCE);
@@ -24,7 +24,7 @@ async fn acquires(server: &RedisServer, backend: &dyn DynBackend, claims: &[Clai
     let seen = bound.elapsed().as_secs_f64() * 1e6 / claims.len() as f64;
     let mut stats = server.command_stats();
     let (scripts, micros) = stats.remove("evalsha").expect("scripts ran");
-    // Sent twice a second by each connection, whatever is measured. Both scripts read the clock.
+    // Each connection sends TIME twice a second, whatever is measured. Both scripts read the clock.
     stats.remove("time");
     for claim in claims {
         backend.release_dyn(claim, None).await.expect("an answer");
@@ -45,7 +45,7 @@ fn report(gated: (f64, f64), open: (f64, f64)) {
     );
 }
 
-/// Fenced, so that the backend without a gate runs the same script instead of a plain SET.
+/// The claims are fenced, so that the backend without a gate runs the same script instead of a plain SET.
 #[tokio::test]
 async fn the_gate_costs_a_look_at_the_marker() {
     let server = voting_server(LEASE).await;
@@ -60,7 +60,8 @@ async fn the_gate_costs_a_look_at_the_marker() {
         };
         (0..CYCLES).map(claim).collect()
     };
-    // The least of a few rounds, one after another, so that another process on the machine does not decide.
+    // The test uses the minimum of a few sequential rounds, so that other processes on the machine do not affect the
+    // result.
     let most = (u64::MAX, f64::MAX, f64::MAX);
     let (mut gated, mut open) = (most, most);
     for _ in 0..5 {
@@ -75,7 +76,7 @@ async fn the_gate_costs_a_look_at_the_marker() {
     assert_eq!(calls, open_calls + CYCLES as u64, "{gated:?} and {open:?}");
 }
 
-/// The usual attempt on a free lock, compared with a plain `SET`; and the same with its release.
+/// Compares the usual attempt on a free lock with a plain `SET`, and both again with their releases.
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
 #[tokio::test]
 async fn a_free_lock_passes_the_gate_in_three_calls() {
@@ -102,12 +103,12 @@ async fn a_free_lock_passes_the_gate_in_three_calls() {
                 Some(_) => {
                     let [time, hget, set] = ["time", "hget", "set"].map(|name| acquired[name].0);
                     let all: u64 = acquired.values().map(|(count, _)| count).sum();
-                    // Each connection asks for the time twice a second, besides the scripts.
+                    // Each connection also requests the time twice a second, outside of the scripts.
                     assert!(time >= CYCLES as u64, "{time}");
                     calls.push([hget, set, all - time]);
                     of("evalsha")
                 }
-                // The SET is not part of a script here.
+                // The SET is a separate command here, and not part of a script.
                 None => of("set") + of("evalsha"),
             };
             *least = least.min(spent as f64 / CYCLES as f64);

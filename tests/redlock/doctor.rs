@@ -1,4 +1,4 @@
-//! What `doctor` finds on a majority: of each voter, and of what they must not share.
+//! The findings of `doctor` on a majority, about each voter and about resources that the voters must not share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ async fn each_voter_is_looked_at_and_what_they_share() {
     servers.push(RedisServer::builder().clock(&clock).start());
     new_cluster(&servers.iter().collect::<Vec<_>>(), MAX_TTL).await;
     let locks = connect(&url(&servers, "", "?max_ttl=3s")).await;
-    // All voters of the test run on this machine. A quarantine covers what a voter forgets in a restart.
+    // All voters of the test run on this machine. The quarantine covers the data that a voter loses in a restart.
     assert_eq!(rules(&locks).await, [("redis.persistence", Note), ("redlock.one_machine", Warning)]);
     let names: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
     let finding = found_as(&locks, "redlock.one_machine", Warning).await;
     assert_eq!(finding.about, names.join(", "), "{finding}");
 
-    // A voter with such a policy is refused only when a client connects.
+    // A voter with such a policy is refused only while a client connects.
     for (name, value) in [("maxmemory-policy", "allkeys-lru"), ("maxmemory", "1gb")] {
         servers[0].command(&["CONFIG", "SET", name, value]);
     }

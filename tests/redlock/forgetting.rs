@@ -1,5 +1,5 @@
-//! A, B and C grant a lock, C forgets it, and C, D and E are asked: two holders with plain Redlock, never with the
-//! gate.
+//! A, B and C grant a lock, C forgets it, and a second client requests it from C, D and E. With plain Redlock there are
+//! two holders, with the gate never.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use lock_tests::{Bound, Clock, PATIENCE, RedisBuilder, RedisServer, Replica};
 use crate::party::{Gate, Party};
 use crate::support::{log_of, ms, new_cluster};
 
-/// Long enough for every fault, and for a client that connects after it.
+/// A lease that is long enough for every fault, and for a client that connects after it.
 const TTL: Duration = ms(2_000);
 
-/// How a server loses its memory of the lock.
+/// The way in which a server loses its memory of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// The server is killed and restarted without data.
@@ -29,7 +29,7 @@ enum Fault {
     ClockSet,
 }
 
-/// The five servers; the third will forget the lock.
+/// The five servers. The third will forget the lock.
 struct Scene {
     servers: Vec<RedisServer>,
     fault: Fault,
@@ -60,7 +60,8 @@ impl Scene {
 
     fn prepared(builder: RedisBuilder, fault: Fault, clock: Option<&Arc<Clock>>) -> RedisBuilder {
         match (fault, clock) {
-            // Written at once, so that the test chooses the cut, as a power cut leaves the file with `everysec`.
+            // The log is written at once, so that the test can choose the cut. It then looks like a file with
+            // `everysec` after a power cut.
             (Fault::LogCut, _) => builder.config("appendonly", "yes").config("appendfsync", "no"),
             (_, Some(clock)) => builder.clock(clock),
             _ => builder,
@@ -105,7 +106,7 @@ impl Scene {
         assert!(!self.third().keys().contains(&"k".to_owned()), "it did not forget");
     }
 
-    /// Returns the server that has the third vote now.
+    /// Returns the server that currently has the third vote.
     fn third(&self) -> &RedisServer {
         self.replica.as_ref().map_or(&self.servers[WHO], Replica::server)
     }
@@ -121,7 +122,8 @@ async fn ask(party: &Party) -> Result<Option<LockGuard>, LockError> {
     party.locks.lock("k").ttl(TTL).renew(false).try_acquire().await
 }
 
-/// Returns whether a second client gets the lock while the first holds it, or `None` if the machine was too slow for it.
+/// Returns whether a second client gets the lock while the first holds it, or `None` if the machine was too slow to
+/// decide.
 async fn two_holders(fault: Fault, gate: Gate) -> Option<bool> {
     let mut scene = Scene::new(fault).await;
     let first = Party::of(&scene.servers.iter().collect::<Vec<_>>(), gate, TTL).await;
@@ -144,7 +146,7 @@ async fn two_holders(fault: Fault, gate: Gate) -> Option<bool> {
         }
         tokio::time::sleep(ms(5)).await;
     }
-    // The lock is not blocked for ever: with the end of the quarantine three of five vote again.
+    // The lock is not blocked for ever. After the quarantine, three of five servers vote again.
     let bound = Bound::new(PATIENCE);
     while !matches!(ask(&fresh).await, Ok(Some(_))) {
         bound.check("the lock can be taken again");
@@ -154,7 +156,7 @@ async fn two_holders(fault: Fault, gate: Gate) -> Option<bool> {
 }
 
 async fn check(fault: Fault) {
-    // Everything has to happen within one lease, so a busy machine may need another attempt.
+    // The whole scene must happen within one lease, so a busy machine may need another attempt.
     let (mut harmed, mut spared) = (false, false);
     for _ in 0..5 {
         harmed = harmed || two_holders(fault, Gate::Off).await == Some(true);

@@ -34,7 +34,7 @@ async fn a_new_cluster_votes_at_once() {
     assert_eq!(client.release(&both).await, Released::Released);
 }
 
-/// The word of an operator is not enough on servers with locks, and then no server is changed.
+/// An operator cannot declare servers with locks to be new. The declaration changes no server.
 #[tokio::test]
 async fn a_cluster_with_locks_is_not_new() {
     let (one, two) = (voting_server(MAX_TTL).await, RedisServer::start());
@@ -51,7 +51,7 @@ async fn a_cluster_with_locks_is_not_new() {
     new_cluster(&[&one, &two], MAX_TTL).await;
 }
 
-/// Events after which a server has forgotten its locks and still runs.
+/// After each of these events, a server has forgotten its locks and still runs.
 #[tokio::test]
 async fn whoever_lost_its_data_is_in_quarantine_for_old_and_new_clients() {
     for fault in [&["FLUSHALL"][..], &["FLUSHDB", "ASYNC"], &["DEL", "lock:voter"]] {
@@ -79,7 +79,7 @@ async fn a_restart_is_a_quarantine_whatever_was_kept() {
         assert_eq!(kept, persistence == "yes");
         let new = Client::of(&server, MAX_TTL).await;
         assert_quarantined(&new.refusal("other", MAX_TTL).await, MAX_TTL);
-        // The client that was connected before, once it is connected again.
+        // This client was connected before. It gets the refusal once it is connected again.
         wait_until("a refusal", PATIENCE, async || {
             let error = old.refusal("other", MAX_TTL).await;
             error.to_string().contains("is in quarantine")
@@ -93,7 +93,7 @@ async fn a_restart_is_a_quarantine_whatever_was_kept() {
     }
 }
 
-/// The script is gone, the data stays: nothing was forgotten.
+/// The scripts are lost but the data stays, so nothing was forgotten.
 #[tokio::test]
 async fn a_script_flush_is_no_quarantine() {
     let server = voting_server(MAX_TTL).await;
@@ -142,7 +142,7 @@ async fn the_gated_scripts_come_with_their_bootstrap_and_nothing_else_makes_a_ke
     }
 }
 
-/// A renewal only extends keys that exist. A missing key returns only through the gate.
+/// A renewal only extends existing keys. A missing key returns only through the gate.
 #[tokio::test]
 async fn a_renewal_brings_no_key_back() {
     let server = voting_server(MAX_TTL).await;
@@ -160,7 +160,7 @@ async fn a_renewal_brings_no_key_back() {
     assert_eq!(server.keys(), ["lock:voter"]);
 }
 
-/// A snapshot from before the lock has a marker of the same server, but of an earlier incarnation.
+/// The snapshot is from before the lock. Its marker is of the same server, but of an earlier incarnation.
 #[tokio::test]
 async fn an_old_snapshot_is_a_quarantine() {
     let mut server = voting_server(MAX_TTL).await;
@@ -172,10 +172,10 @@ async fn an_old_snapshot_is_a_quarantine() {
     assert_quarantined(&Client::of(&server, MAX_TTL).await.refusal("k", MAX_TTL).await, MAX_TTL);
 }
 
-/// A log without its last second, as after a power cut with `appendfsync everysec`.
+/// The log lacks its last second, as after a power cut with `appendfsync everysec`.
 #[tokio::test]
 async fn a_log_without_its_tail_is_a_quarantine() {
-    // Written at once, so that the test chooses the cut.
+    // The log is written at once, so that the test can choose the cut.
     let mut server = RedisServer::builder().config("appendonly", "yes").config("appendfsync", "no").start();
     new_cluster(&[&server], MAX_TTL).await;
     let client = Client::of(&server, MAX_TTL).await;
@@ -204,7 +204,7 @@ async fn a_promoted_replica_is_in_quarantine() {
     assert_quarantined(&client.refusal("k", MAX_TTL).await, MAX_TTL);
 }
 
-/// A running server with its scripts takes the data of another: the marker is of another incarnation.
+/// A running server with its scripts loads the data of another server, so the marker is of another incarnation.
 #[tokio::test]
 async fn a_server_that_took_the_data_of_another_is_in_quarantine() {
     let (one, other) = (voting_server(MAX_TTL).await, voting_server(MAX_TTL).await);
@@ -215,7 +215,7 @@ async fn a_server_that_took_the_data_of_another_is_in_quarantine() {
     wait_until("it follows the other", PATIENCE, async || one.info("master_link_status") == "up").await;
     one.command(&["REPLICAOF", "NO", "ONE"]);
     assert_eq!(one.keys(), ["lock:voter"], "the other's marker is there and the lock is not");
-    // Over the old connection or a new one: no bootstrap has verified these data.
+    // The refusal arrives over the old connection or a new one, because no bootstrap has verified these data.
     assert_quarantined(&client.refusal("k", MAX_TTL).await, MAX_TTL);
     assert_quarantined(&Client::of(&one, MAX_TTL).await.refusal("k", MAX_TTL).await, MAX_TTL);
 }
@@ -225,7 +225,7 @@ async fn evicted_keys_are_a_quarantine() {
     let server = voting_server(MAX_TTL).await;
     let client = Client::of(&server, MAX_TTL).await;
     client.take("k", MAX_TTL).await;
-    // Keys with an expiry are evicted; the marker has none.
+    // Redis evicts keys with an expiry. The marker has none.
     server.command(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let _ = server.try_command(&["SET", "another", "x"]);

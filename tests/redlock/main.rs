@@ -1,4 +1,4 @@
-//! The library on several independent Redis servers: on one of them as a voter, and on a majority of them under faults.
+//! The library on several independent Redis servers: with one voter, and with a majority under faults.
 
 mod clocks;
 mod contract;

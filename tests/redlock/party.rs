@@ -27,7 +27,7 @@ async fn connect(proxies: &[Proxy], gate: Gate, max_ttl: Duration) -> Result<Loc
     builder.ttl(max_ttl).build()
 }
 
-/// Whether the servers pass the gate. Without it they are plain Redlock, which is the control.
+/// Whether the servers use the gate. Without the gate they are plain Redlock, which is the control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
     On,
@@ -49,7 +49,8 @@ impl Party {
         Self { locks, gate, max_ttl, proxies }
     }
 
-    /// Forgets everything that it knows of the servers, like a process that starts, unless it cannot connect now.
+    /// Drops everything that the client knows of the servers, like a process that starts. Keeps it if the client cannot
+    /// connect now.
     pub(crate) async fn forget(&mut self) {
         self.proxies.iter().for_each(Proxy::heal);
         if let Ok(locks) = connect(&self.proxies, self.gate, self.max_ttl).await {
@@ -57,7 +58,7 @@ impl Party {
         }
     }
 
-    /// Makes these servers refuse every connection, and the others accept them.
+    /// Makes these servers refuse every connection, and all others accept connections.
     pub(crate) async fn refused_by(&self, away: &[usize]) {
         self.set(away, |proxy| {
             proxy.refuse(true);
@@ -68,7 +69,7 @@ impl Party {
         }
     }
 
-    /// Delays everything that is sent to these servers until they are reachable again.
+    /// Delays all data for these servers until they are reachable again.
     pub(crate) fn held_before(&self, away: &[usize]) {
         self.set(away, |proxy| proxy.requests(Flow::Hold));
     }

@@ -1,4 +1,4 @@
-//! Pings of a majority.
+//! Pings of a majority of servers.
 
 use lock_core::LockErrorKind;
 use lock_tests::RedisServer;
@@ -23,7 +23,7 @@ async fn a_majority_must_vote_and_the_others_are_named() {
     assert_eq!(error.kind(), LockErrorKind::NoQuorum, "{error}");
     assert!(error.to_string().contains("2 of 3 nodes did not answer the ping, 2 are needed"), "{error}");
     servers[0].cont();
-    // The second one may have forgotten a lock, and answers without a vote.
+    // The second server may have forgotten a lock, and answers without a vote.
     servers[1].restart();
     let ping = serves_as(&locks, |ping| ping.degraded.iter().any(|why| why.contains("quarantine"))).await;
     assert!(ping.serving == 2 && ping.degraded[0].contains(&servers[1].port().to_string()), "{ping}");

@@ -1,4 +1,4 @@
-//! A quarantine as the caller and the metrics show it.
+//! A quarantine from the view of the caller and of the metrics.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use metrics::{Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Record
 
 use crate::support::{MAX_TTL, new_cluster};
 
-/// The gauges that have a node, by node.
+/// The values of the gauges that have a node label, by node.
 #[derive(Clone, Debug, Default)]
 struct Gauges(Arc<Mutex<BTreeMap<String, f64>>>);
 
@@ -78,7 +78,7 @@ async fn a_quarantine_is_told_by_its_name_and_shown() {
     let url = format!("redlock://{}/?max_ttl=3s", hosts.join(","));
     let locks = ManagerBuilder::connect(&url).await.expect("all are up").ttl(MAX_TTL).build().expect("a ttl");
     assert_eq!(gauges.of(&servers), [Some(0.0); 3]);
-    // The quarantine and its end are shown although no caller requests a lock.
+    // The metrics show the quarantine and its end, although no caller requests a lock.
     servers[1].restart();
     wait_until("it is shown", PATIENCE, async || gauges.of(&servers)[1] == Some(1.0)).await;
     assert_eq!(gauges.of(&servers), [Some(0.0), Some(1.0), Some(0.0)]);

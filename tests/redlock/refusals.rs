@@ -1,4 +1,4 @@
-//! The requests that a voter refuses, and its errors.
+//! The requests that a voter refuses, and the errors.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ async fn a_client_with_another_longest_lease_is_told_both() {
         let text = error.to_string();
         assert!(text.contains("max_ttl=3s") && text.contains(&format!("{other:?}")), "{text}");
     }
-    // A restart without data leaves nothing to compare with; a restart with data does.
+    // After a restart without data there is nothing to compare with. After a restart with data there is.
     let client = Client::of(&server, MAX_TTL).await;
     client.take("k", MAX_TTL).await;
 }
 
-/// The test does what the error says, as it is printed, on every voter. The voters have forgotten nothing, so they vote
-/// at once.
+/// The test executes the commands of the error text on every voter. The voters have forgotten nothing, so they vote at
+/// once.
 #[tokio::test]
 async fn another_longest_lease_is_agreed_on_as_the_error_says() {
     let mut servers: Vec<RedisServer> = (0..3).map(|_| RedisServer::start()).collect();
@@ -42,7 +42,7 @@ async fn another_longest_lease_is_agreed_on_as_the_error_says() {
     assert!(text.contains("wait 3.07s"), "{text}");
     let (_, command) = text.split_once("run `").expect("a command");
     let (command, _) = command.split_once('`').expect("its end");
-    // A client that was killed: its lease has to run out.
+    // This client was killed, so its lease has to expire.
     let _killed = std::mem::ManuallyDrop::new(guard);
     first.shutdown(Duration::ZERO).await;
     tokio::time::sleep(ms(3_070)).await;
@@ -67,7 +67,7 @@ async fn a_lease_above_the_longest_is_refused_by_client_and_server() {
         error.kind() == LockErrorKind::InvalidRequest && error.to_string().contains("max_ttl=3s"),
         "{error}"
     );
-    // The script refuses a client that would not check.
+    // The script also refuses a client that does not check.
     server.command(&["HSET", "lock:voter", "max", "2000"]);
     server.command(&["HDEL", "lock:voter", "seal"]);
     let error = client.refusal("k", ms(2_001)).await;
@@ -76,8 +76,8 @@ async fn a_lease_above_the_longest_is_refused_by_client_and_server() {
     client.take("k", ms(2_000)).await;
 }
 
-/// A server that forgot a kept key does not vote for as long as the longest lease. A key that is kept for longer would
-/// be granted again.
+/// After a server has forgotten a kept key, it does not vote for the longest lease. If the key were kept for longer, it
+/// would be granted again.
 #[tokio::test]
 async fn a_key_is_kept_no_longer_than_the_longest_lease() {
     let server = voting_server(MAX_TTL).await;
@@ -120,7 +120,7 @@ async fn what_a_voter_does_not_do_is_said() {
     assert_eq!(error.kind(), LockErrorKind::InvalidKey);
 }
 
-/// A voter that is down does not keep the others from voting, and the caller does not notice its return.
+/// A voter that is down does not keep the others from voting. The caller does not notice when it returns.
 #[tokio::test]
 async fn a_minority_may_be_down_at_the_start() {
     let mut servers = [RedisServer::start(), RedisServer::start(), RedisServer::start()];
@@ -138,7 +138,7 @@ async fn a_minority_may_be_down_at_the_start() {
     assert_eq!(error.kind(), LockErrorKind::NoQuorum);
     assert!(error.to_string().contains("1 of 3 voters answer within 1s") && error.is_temporary(), "{error}");
     servers[1].restart();
-    // The voter is dialled before any request needs it.
+    // The client connects to the voter before any request needs it.
     wait_until("it is registered", PATIENCE, async || servers[1].keys() == ["lock:voter"]).await;
     let claims = Claims::new().expect("random bytes");
     let key = Key::new("k").expect("a key");
@@ -148,7 +148,7 @@ async fn a_minority_may_be_down_at_the_start() {
     .await;
 }
 
-/// Servers with a fraction of a core, or that were started a moment ago, accept connections before they answer.
+/// Servers that have just started, or have only a fraction of a core, accept connections before they answer.
 #[tokio::test]
 async fn servers_that_greet_late_are_waited_for() {
     let servers = [RedisServer::start(), RedisServer::start(), RedisServer::start()];
@@ -162,7 +162,7 @@ async fn servers_that_greet_late_are_waited_for() {
     locks.lock("k").run(async {}).await.expect("free");
 }
 
-/// A majority that starts refuses connections first.
+/// The servers of a starting majority first refuse connections.
 #[tokio::test]
 async fn servers_that_start_are_waited_for() {
     let mut servers = [RedisServer::start(), RedisServer::start(), RedisServer::start()];
@@ -189,7 +189,7 @@ async fn one_server_under_two_names_has_one_vote() {
     assert!(error.to_string().contains("named twice"), "{error}");
 }
 
-/// The same, when the second name answers only after all are connected.
+/// This also holds if the second name answers only after all servers are connected.
 #[tokio::test]
 async fn one_server_under_two_names_has_one_vote_also_later() {
     let (one, two) = (RedisServer::start(), RedisServer::start());
@@ -211,7 +211,7 @@ async fn one_server_under_two_names_has_one_vote_also_later() {
     assert!(voters[0].acquire(&claims.exclusive(&key, MAX_TTL), Ask::Try).await.is_ok());
 }
 
-/// The permissions that the documentation lists are enough, and all of them are needed.
+/// The permissions that the documentation lists are sufficient, and each of them is necessary.
 #[tokio::test]
 async fn the_documented_permissions_are_enough() {
     const RULES: &str = "on >s3cret ~shop:* ~{shop:* ~lock:voter &lock:wake:* +hello +select +info +script|load +time \

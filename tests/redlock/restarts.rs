@@ -1,5 +1,5 @@
-//! A rolling restart: every server of a quorum is killed and restarted without its data, one after another, while a
-//! lock is held on all of them.
+//! A rolling restart. The servers of a quorum are killed and restarted without data in sequence, while a lock is held
+//! on all of them.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -24,7 +24,7 @@ async fn servers(count: usize) -> Vec<RedisServer> {
     servers
 }
 
-/// Connects a manager whose default lease is the longest that the servers allow.
+/// Connects a manager whose default lease is the longest lease that the servers allow.
 async fn connect(servers: &[RedisServer]) -> LockManager {
     let hosts: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
     let url = format!("redlock://{}/?max_ttl={}ms", hosts.join(","), MAX_TTL.as_millis());
@@ -38,7 +38,7 @@ fn owner_on(server: &RedisServer) -> Option<String> {
     value.map(|value| value.split(' ').next().unwrap_or_default().to_owned())
 }
 
-/// A contender for the lock.
+/// A client that tries to get the lock.
 #[derive(Debug, Default)]
 struct Contender {
     asked: AtomicUsize,
@@ -46,7 +46,7 @@ struct Contender {
 }
 
 impl Contender {
-    /// Tries once. Returns the guard if it has the lock.
+    /// Tries once. Returns the guard if the lock was granted.
     async fn ask(&self, locks: &LockManager) -> Option<LockGuard> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         match locks.lock(KEY).try_acquire().await {
@@ -62,7 +62,7 @@ impl Contender {
         }
     }
 
-    /// Tries again and again without a pause, until it has the lock.
+    /// Retries without a pause until the lock is granted.
     async fn insist(&self, locks: &LockManager) -> LockGuard {
         loop {
             if let Some(guard) = self.ask(locks).await {
@@ -72,7 +72,7 @@ impl Contender {
     }
 }
 
-/// The next server is restarted once the lock is on the last one again, which the gate allows after its quarantine.
+/// The next server is restarted once the lock is on the last one again. The gate allows this after the quarantine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_held_over_a_rolling_restart_and_is_whole_again() {
     let mut servers = servers(5).await;
@@ -90,11 +90,11 @@ async fn a_lock_is_held_over_a_rolling_restart_and_is_whole_again() {
             wait_until("it is healed", PATIENCE, async || has_it(&servers[number])).await;
             assert!(bound.elapsed() >= quarantine(MAX_TTL), "healed past the gate: {:?}", bound.elapsed());
             guard.check().expect("it is renewed by the others");
-            // A process that starts now has no history with any of the servers.
+            // A process that starts now has no history with any server.
             assert!(contender.ask(&connect(&servers).await).await.is_none(), "a second holder");
         }
     };
-    // Several tries, so that the key is usually taken on a server that returned without it.
+    // Several tries are needed, so that the key is usually acquired on a server that returned without it.
     let insisting = async {
         tokio::select! {
             guard = contender.insist(&there) => guard,
@@ -115,7 +115,7 @@ async fn a_lock_is_held_over_a_rolling_restart_and_is_whole_again() {
     assert!(again.is_some(), "it was given back");
 }
 
-/// The control: voters that grant a lock once, and never again after they lost it.
+/// The control: voters that grant a lock once, and never again after they have lost it.
 #[derive(Debug)]
 struct Unhealed {
     voter: Voter,
@@ -161,7 +161,7 @@ async fn without_healing_a_rolling_restart_ends_the_lock() {
     wait_until("it is on every server", PATIENCE, async || servers.iter().all(|s| owner_on(s).is_some()))
         .await;
     servers[0].restart();
-    // Two leases later the other servers still have the lock, and the first has not got it back.
+    // Two leases later the other servers still have the lock, and the first server does not have it again.
     tokio::time::sleep(MAX_TTL * 2).await;
     guard.check().expect("two of three have it");
     assert_eq!(owner_on(&servers[0]), None);
@@ -170,8 +170,8 @@ async fn without_healing_a_rolling_restart_ends_the_lock() {
     assert_eq!(lost, LossReason::Taken);
 }
 
-/// Restarts a majority at once, between two renewals. Returns whether a contender gets the lock while the holder has
-/// it, or `None` if the machine was too slow for an answer.
+/// Restarts a majority at once, between two renewals. Returns whether a second client gets the lock while the holder
+/// has it, or `None` if the machine was too slow to decide.
 async fn hasty_restart(gate: Gate) -> Option<bool> {
     let mut servers = servers(5).await;
     let all: Vec<&RedisServer> = servers.iter().collect();
@@ -193,7 +193,7 @@ async fn hasty_restart(gate: Gate) -> Option<bool> {
 
 #[tokio::test]
 async fn a_hasty_restart_costs_the_lock_and_lets_nobody_else_in() {
-    // Everything has to happen within one lease, so a busy machine may need another attempt.
+    // The whole scene must happen within one lease, so a busy machine may need another attempt.
     let (mut harmed, mut spared) = (false, false);
     for _ in 0..5 {
         harmed = harmed || hasty_restart(Gate::Off).await == Some(true);

@@ -1,4 +1,4 @@
-//! A majority over TLS, with a user of the access control list; and the password, which nothing shows.
+//! A majority over TLS with an ACL user. The password never appears anywhere.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ const RULES: &str = "on >s3cret-of-the-test ~* &lock:wake:* +hello +select +info
     +set +setrange +exists +pttl +pexpire +del +evalsha +subscribe +publish +hget +hset +hdel +hexists +hlen +hgetall \
     +zadd +zrem +zremrangebyscore +zscore +zcard +zrank +zrange +zrevrange +multi +exec +eval +hmget +dbsize";
 
-/// Starts three servers with TLS, which only `app` may use.
+/// Starts three servers with TLS. Only `app` may use them.
 async fn servers(certificates: &Certificates) -> Vec<RedisServer> {
     let start = |_| {
         let server = RedisServer::builder().tls(certificates, false).start();
@@ -60,7 +60,7 @@ async fn a_majority_over_tls_for_a_user_of_its_own() {
     let guard = here.lock("order:42").fencing(true).acquire().await.expect("nobody else is there");
     servers[1].kill9();
     assert!(there.lock("order:42").try_acquire().await.expect("an answer").is_none());
-    // Longer than its lease.
+    // This pause is longer than the lease.
     tokio::time::sleep(MAX_TTL * 3 / 2).await;
     guard.check().expect("it is renewed");
     let first = guard.fencing_token().await.expect("a token");
@@ -76,7 +76,7 @@ async fn a_majority_that_cannot_be_trusted_is_refused() {
     let servers = servers(&certificates).await;
     let app = format!("app:{SECRET}@");
     let table = [
-        // A certificate of another authority; no TLS at all; and TLS options on a plain URL.
+        // The cases are a certificate of another authority, no TLS at all, and TLS options on a plain URL.
         (url("redlocks", &app, &servers, &trusting(&others)), LockErrorKind::NoQuorum, "TLS failed"),
         (
             url("redlock", &app, &servers, "&connect_timeout=1s"),
@@ -102,7 +102,7 @@ async fn a_majority_that_cannot_be_trusted_is_refused() {
     }
 }
 
-/// Everything that this thread logs, in one text.
+/// The log of this thread, as one text.
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<String>>);
 
@@ -135,11 +135,11 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
-/// From the first connection, over a server that restarts, to a server whose user is gone.
+/// The test covers the first connection, a server that restarts, and a server whose user was deleted.
 #[tokio::test]
 async fn the_password_is_never_shown() {
     let log = Log::default();
-    // With only one subscriber, another test that reaches a call site first disables it for all.
+    // With only one subscriber, another test that reaches a call site first disables that call site for all tests.
     let _second = tracing::Dispatch::new(Log::default());
     let _logging = tracing::subscriber::set_default(log.clone());
     let certificates = Certificates::new(&["localhost"]);
@@ -148,7 +148,7 @@ async fn the_password_is_never_shown() {
     servers[2].kill9();
     let locks = connect(&url).await;
     let guard = locks.lock("order:42").acquire().await.expect("two of three");
-    // Restarted without its users, so that it refuses every login.
+    // The server restarts without its users, so it refuses every login.
     servers[2].restart();
     servers[1].kill9();
     wait_until("a majority is away", PATIENCE, async || locks.lock("other").try_acquire().await.is_err())

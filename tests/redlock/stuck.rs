@@ -1,4 +1,4 @@
-//! A majority with stuck servers: how long an attempt waits for them, and how they affect many locks.
+//! A majority with stuck servers: the wait of an attempt for them, and their effect on many locks.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use tokio::task::JoinSet;
 
 use crate::support::{Client, ms, new_cluster};
 
-/// The number of attempts that each wait in vain for a server.
+/// The number of attempts that wait for a server without success.
 const ATTEMPTS: usize = 6;
-/// An attempt waits for a majority for a tenth of it, which is a second.
+/// The ttl of these attempts. An attempt waits for a majority for a tenth of it, which is a second.
 const LONG: Duration = ms(10_000);
 
 async fn three() -> Vec<RedisServer> {
@@ -19,7 +19,7 @@ async fn three() -> Vec<RedisServer> {
     servers
 }
 
-/// Connects a manager whose servers have two seconds for each call.
+/// Connects a manager that gives its servers two seconds for each call.
 async fn connect(servers: &[RedisServer], more: &str) -> LockManager {
     let hosts: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
     let url = format!("redlock://{}/?max_ttl=10s&timeout=2s{more}", hosts.join(","));
@@ -31,7 +31,7 @@ fn report(what: &str, took: &[Duration]) {
     println!("{what}: {took:?}");
 }
 
-/// Only the third server could decide between one yes and one no.
+/// One server grants and one refuses, so only the third server could decide.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stuck_server_is_waited_for_briefly_and_only_where_the_others_disagree() {
     let servers = three().await;
@@ -43,7 +43,7 @@ async fn a_stuck_server_is_waited_for_briefly_and_only_where_the_others_disagree
     }
     servers[2].stop();
     let (mut split, mut free) = (Vec::new(), Vec::new());
-    // No manager knows of the stuck server yet.
+    // No manager knows yet that the server is stuck.
     for (number, locks) in managers.iter().enumerate() {
         let bound = Bound::new(PATIENCE);
         let attempt = locks.lock(format!("k{number}")).ttl(LONG).try_acquire().await;
@@ -56,7 +56,7 @@ async fn a_stuck_server_is_waited_for_briefly_and_only_where_the_others_disagree
     }
     report("one yes, one no, one stuck", &split);
     report("two yes, one stuck", &free);
-    // The least of each, so that another process on the machine does not decide.
+    // The test uses the minimum of each, so that other processes on the machine do not affect the result.
     let least = |took: &[Duration]| took.iter().copied().min().expect("there are some");
     assert!(least(&split) < ms(500), "{split:?}");
     assert!(least(&free) < ms(500), "{free:?}");
@@ -87,11 +87,11 @@ async fn the_node_timeout_bounds_an_attempt_that_finds_no_majority() {
     guard.release().await.expect("an answer");
 }
 
-/// `lock-core/benches/renewal.rs` has 10,000 of them.
+/// The number of locks. `lock-core/benches/renewal.rs` uses 10,000.
 const LOCKS: usize = 1_000;
 const TTL: Duration = ms(6_000);
 
-/// Returns how many of the locks a server has.
+/// Returns the number of these locks on a server.
 fn on(server: &RedisServer) -> usize {
     server.keys().iter().filter(|key| key.starts_with("held:")).count()
 }
@@ -109,11 +109,11 @@ async fn a_stuck_server_costs_none_of_many_locks() {
         tasks.spawn(async move { locks.lock(format!("held:{number}")).acquire().await.expect("free") });
     }
     let guards = tasks.join_all().await;
-    // A grant needs two of the servers; the third has it a moment later.
+    // A grant needs two of the servers. The third server gets the lock a moment later.
     wait_until("each has all of them", PATIENCE, async || servers.iter().all(|server| on(server) == LOCKS))
         .await;
     servers[2].stop();
-    // Three leases, in each of which every lock is renewed several times.
+    // The test lasts for three leases. Every lock is renewed several times in each.
     let bound = Bound::new(PATIENCE);
     while bound.elapsed() < TTL * 3 {
         assert_eq!(guards.iter().filter(|guard| guard.is_held()).count(), LOCKS, "a lock was lost");
@@ -122,7 +122,7 @@ async fn a_stuck_server_costs_none_of_many_locks() {
         }
         tokio::time::sleep(ms(50)).await;
     }
-    // With one failed renewal after another, less would be left.
+    // If renewals failed in sequence, less time would be left.
     let left = guards.iter().map(LockGuard::remaining).min().expect("there are some");
     assert!(left > TTL / 4, "{left:?}");
     drop(guards);

@@ -1,4 +1,4 @@
-//! The parts that the topics share.
+//! Helpers that several topics share.
 
 use std::time::Duration;
 
@@ -9,14 +9,15 @@ use lock_core::key::Key;
 use lock_core::testkit::Claims;
 use lock_tests::{Bound, PATIENCE, RedisServer};
 
-/// The longest lease of most tests: long enough for everything on a loaded machine, short enough to wait for its end.
+/// The longest lease of most tests. It is long enough for a test on a busy machine, and short enough to wait for its
+/// end.
 pub(crate) const MAX_TTL: Duration = ms(3_000);
 
 pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Returns how long a server that may have forgotten a lease of `max_ttl` does not vote.
+/// Returns the time for which a server does not vote after it may have forgotten a lease of `max_ttl`.
 pub(crate) fn quarantine(max_ttl: Duration) -> Duration {
     max_ttl.mul_f64(1.02) + ms(10)
 }
@@ -28,14 +29,14 @@ pub(crate) async fn new_cluster(servers: &[&RedisServer], max_ttl: Duration) {
     Voter::bootstrap_new_cluster(urls.iter().map(String::as_str), options).await.expect("they are empty");
 }
 
-/// Starts a server that votes, and holds no locks yet.
+/// Starts a server that votes and holds no locks.
 pub(crate) async fn voting_server(max_ttl: Duration) -> RedisServer {
     let server = RedisServer::start();
     new_cluster(&[&server], max_ttl).await;
     server
 }
 
-/// One client of one voter.
+/// A client of a single voter.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) voter: Voter,
@@ -95,7 +96,7 @@ impl Client {
         }
     }
 
-    /// Tries again and again, through temporary errors, until the voter votes. Returns how long that took.
+    /// Retries after temporary errors until the voter votes. Returns the time until then.
     pub(crate) async fn votes_again(&self, key: &str, ttl: Duration) -> Duration {
         let bound = Bound::new(PATIENCE);
         loop {
@@ -122,7 +123,7 @@ pub(crate) fn assert_quarantined(error: &LockError, max_ttl: Duration) {
     assert!(left <= quarantine(max_ttl), "{left:?}");
 }
 
-/// Returns the part of the append-only log that grows.
+/// Returns the path of the file to which the server appends its log.
 pub(crate) fn log_of(server: &RedisServer) -> std::path::PathBuf {
     let folder = server.directory().join("appendonlydir");
     let mut files = std::fs::read_dir(folder).expect("a log").map(|entry| entry.expect("a file").path());

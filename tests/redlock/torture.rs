@@ -1,5 +1,5 @@
-//! Servers are killed, flushed and restarted all the time, their clocks are set, and half of the attempts reach three
-//! of five servers. The test checks the history of the holds.
+//! Servers are repeatedly killed, flushed and restarted, and their clocks are set. Half of the attempts reach three of
+//! five servers. The test checks the history of the holds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,9 +18,10 @@ use crate::support::{ms, new_cluster};
 
 const TTL: Duration = ms(1_000);
 const CLIENTS: usize = 4;
-/// Each client requests all of them at once, so that one fault is a chance for as many overlaps.
+/// The number of keys. Each client requests all of them at once, so that one fault can cause as many overlaps.
 const KEYS: usize = 12;
-/// Without the gate there are several overlaps a second. A run with fewer grants a second than this proves nothing.
+/// The smallest number of grants a second that a run needs to prove anything. Without the gate there are several
+/// overlaps a second.
 const GRANTS: f64 = 1.5;
 
 /// Returns the duration set with `LOCK_FAULT_SECONDS`, if there is one.
@@ -29,7 +30,7 @@ fn asked_for() -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// The end of a run: a time, or the first overlap of two holds, for which the control waits.
+/// The end of a run: a time, or the first overlap of two holds. The control waits for an overlap.
 #[derive(Clone, Debug)]
 struct End {
     time: Duration,
@@ -46,7 +47,7 @@ impl End {
 /// A server and its clock.
 type Node = (RedisServer, Arc<Clock>);
 
-/// Harms one server after another, 0.15 to 0.5 s apart, until the end. Most of the time it kills the server.
+/// Harms the servers in sequence, 0.15 to 0.5 s apart, until the end. Usually it kills the server.
 fn torment(mut nodes: Vec<Node>, mut random: fastrand::Rng, end: &End) -> usize {
     let mut faults = 0;
     while !end.is_there() {
@@ -68,7 +69,7 @@ fn torment(mut nodes: Vec<Node>, mut random: fastrand::Rng, end: &End) -> usize 
     faults
 }
 
-/// Runs one client, sometimes a new one, which acquires, holds for a while and releases, until the end.
+/// Runs one client until the end. It acquires, holds for a while and releases. Sometimes a new client replaces it.
 async fn work(worker: usize, mut party: Party, mut random: fastrand::Rng, end: End) {
     let history = &end.history;
     while !end.is_there() {
@@ -95,7 +96,7 @@ async fn work(worker: usize, mut party: Party, mut random: fastrand::Rng, end: E
 /// Requests one key, and holds it for a while.
 async fn turn(worker: usize, locks: &LockManager, key: usize, mut random: fastrand::Rng, history: &History) {
     let asked = history.now();
-    // A third of the holds is renewed, and some of those last for several leases.
+    // A third of the holds are renewed, and some of these last for several leases.
     let renewed = random.u8(..3) == 0;
     let time = ms(random.u64(50..if renewed { 2_500 } else { 900 }));
     match locks.lock(format!("k{key}")).ttl(TTL).renew(renewed).try_acquire().await {
@@ -110,14 +111,14 @@ async fn hold(worker: usize, guard: LockGuard, asked: Duration, history: &Histor
     let deadline = acquired + guard.remaining();
     let lost = tokio::time::timeout(time, guard.lost()).await.is_ok();
     let now = history.now();
-    // Stays certain if the lock was lost meanwhile.
+    // The end stays certain even if the lock was lost meanwhile.
     let ended = if lost || !guard.is_held() { now.min(deadline) } else { now };
     let (key, mode) = (guard.key().to_owned(), Mode::Exclusive);
     history.record(Hold { worker, key, mode, asked, acquired, ended, fence: None });
     let _ = guard.release().await;
 }
 
-/// Runs the test. Returns the history.
+/// Runs the torture. Returns the history of the holds.
 async fn torture(gate: Gate, time: Duration, with_an_overlap: bool) -> History {
     let mut random = fastrand::Rng::new();
     let node = |_| {
@@ -174,7 +175,7 @@ async fn nobody_holds_beside_another_while_servers_are_killed() {
     assert!(grants as f64 >= least, "{grants} grants in {time:?}: this shows nothing");
 }
 
-/// The control: the same without the gate. The check usually finds two holders within two seconds.
+/// This is the control: the same run without the gate. The check usually finds two holders within two seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_gate_two_hold_at_once() {
     let time = asked_for().unwrap_or(Duration::from_secs(90));

@@ -1,4 +1,4 @@
-//! `redlock://`, from the URL to a lock.
+//! `redlock://` from the URL to the lock.
 
 use lock_core::{LockErrorKind, LockManager, ManagerBuilder};
 use lock_tests::{Bound, PATIENCE, RedisServer};
@@ -16,7 +16,7 @@ pub(crate) async fn connect(url: &str) -> LockManager {
     builder.ttl(MAX_TTL).build().expect("a ttl that it can hold")
 }
 
-/// Returns whether a majority says that another client holds the key. An answer may take longer than the majority
+/// Returns whether a majority answers that another client holds the key. An answer may take longer than the majority
 /// waits.
 async fn is_refused(locks: &LockManager, key: &str) -> bool {
     let bound = Bound::new(PATIENCE);
@@ -40,7 +40,7 @@ async fn the_url_makes_a_majority() {
     let guard = locks.lock("order:42").ttl(MAX_TTL).acquire().await.expect("nobody else is there");
     let other = connect(&url).await;
     assert!(is_refused(&other, "order:42").await);
-    // Renewed well beyond its lease, by a majority with one restarted server.
+    // The lock is renewed well beyond its lease, by a majority with one restarted server.
     servers[0].restart();
     tokio::time::sleep(MAX_TTL * 3 / 2).await;
     guard.check().expect("it is renewed");
@@ -61,7 +61,7 @@ async fn three_five_and_seven_servers_survive_the_loss_of_one_two_and_three() {
         for server in &mut servers[..spare] {
             server.kill9();
         }
-        // Renewed well beyond its lease by the remaining servers, which also grant another lock.
+        // The lock is renewed well beyond its lease by the remaining servers. They also grant another lock.
         tokio::time::sleep(MAX_TTL * 3 / 2).await;
         guard.check().expect("it is renewed");
         assert!(is_refused(&locks, "held").await);

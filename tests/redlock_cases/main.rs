@@ -1,5 +1,5 @@
-//! The example `scheduler` over three real Redis servers. Apart from the other tests of `redlock://`, because it keeps
-//! the machine busy.
+//! The example `scheduler` on three real Redis servers. It is apart from the other tests of `redlock://`, because it
+//! keeps the machine busy.
 
 #[path = "../cases/mod.rs"]
 mod cases;

@@ -1,4 +1,4 @@
-//! The example `scheduler` over three masters: the process that runs the job is killed, and so are masters.
+//! The example `scheduler` on three masters. The process that runs the job is killed, and so are masters.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::cases::{Program, number};
 
 /// The longest lease. The lease of the job is 1.2 s.
 const MAX_TTL: Duration = Duration::from_millis(1_500);
-/// How long a server that was started again does not vote, and a little more.
+/// The time for which a restarted server does not vote, and a little more.
 const QUARANTINE: Duration = Duration::from_millis(2_000);
 const KILLS: i64 = 20;
 const IN_THE_MIDDLE: &str =
@@ -45,13 +45,13 @@ impl Rig {
         number(&self.table(), IN_THE_MIDDLE)
     }
 
-    /// Kills one master after the other while the program runs, and starts it again. Returns how many.
+    /// Kills the masters in turn while the program runs, and restarts them. Returns the number of kills.
     async fn disturb(&mut self, program: &mut Program) -> usize {
         let mut disturbed = 0;
         while !program.has_ended() {
             let (kills, number) = (self.kills(), disturbed % 3);
             self.masters[number].kill9();
-            // One process is killed while the master is down, and one while it does not vote yet.
+            // One process is killed while the master is down, and one while the master does not vote yet.
             wait_until("another kill", LONG, async || self.kills() > kills || program.has_ended()).await;
             self.masters[number].restart();
             disturbed += 1;
@@ -63,7 +63,7 @@ impl Rig {
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Twenty processes that run the job are killed.
+/// Kills twenty processes that run the job.
 #[tokio::test]
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
 async fn a_scheduler_that_is_killed_is_followed_after_its_lease() {
@@ -81,14 +81,14 @@ async fn a_scheduler_that_is_killed_is_followed_after_its_lease() {
     tables.check_states();
     let took = tables.failovers();
     assert_eq!(i64::try_from(took.len()), Ok(KILLS));
-    // A busy machine may hold up many.
+    // A busy machine may delay many of them.
     let quick = took.iter().filter(|took| **took < Duration::from_secs(3)).count();
     assert!(quick * 4 >= took.len() && took.iter().all(|took| *took < Duration::from_secs(30)), "{took:?}");
     // The leases were renewed, so the others had to wait.
     assert!(took.iter().sum::<Duration>() > Duration::from_millis(400) * 20, "{took:?}");
 }
 
-/// Processes that run the job are stopped for longer than their lease.
+/// Stops processes that run the job for longer than their lease.
 #[tokio::test]
 async fn a_scheduler_that_is_stopped_finds_its_lock_lost() {
     let rig = Rig::start().await;
@@ -101,7 +101,7 @@ async fn a_scheduler_that_is_stopped_finds_its_lock_lost() {
     assert!(tables.runs.iter().any(|run| run.outcome == "lost"), "{printed}");
 }
 
-/// The negative control: each has a lock of its own.
+/// This is the negative control: each scheduler has its own lock.
 #[tokio::test]
 async fn schedulers_without_a_common_lock_are_found_out() {
     let rig = Rig::start().await;

@@ -1,4 +1,4 @@
-//! The wall clock of a server.
+//! The wall clock of a server, which tests can set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn a_clock_sets_the_time_of_its_server_and_of_no_other() {
     assert!((ahead() + 60).abs() <= 1, "{}", ahead());
 }
 
-/// Expiry follows the same clock.
+/// Redis expires keys by the same clock.
 #[test]
 fn a_clock_that_is_set_ends_leases() {
     let clock = Arc::new(Clock::new());

@@ -1,4 +1,4 @@
-//! Tests of the rig itself on a real server, because a fault that does nothing would make every other test worthless.
+//! Tests of the test tools themselves on a real server. If a fault had no effect, every other test would be worthless.
 
 mod clock;
 mod processes;

@@ -1,4 +1,4 @@
-//! Processes end with their owner, and the counter shows when nothing protects it.
+//! Processes end with their owner, and the counter loses updates if nothing protects it.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -33,7 +33,7 @@ async fn a_counter_without_a_lock_loses_updates_between_processes() {
     let (one, two) = (start(), start());
     one.finish().await;
     two.finish().await;
-    // A process that pauses between its read and its write undoes everything that the other did meanwhile.
+    // A process that pauses between its read and its write undoes all increments of the other process in between.
     assert!((1..2_000).contains(&counter.value()), "stands at {}", counter.value());
 }
 

@@ -1,4 +1,4 @@
-//! The proxy holds, loses, delays, cuts and refuses.
+//! The proxy holds data back, loses it, delays it, cuts connections and refuses them.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use lock_tests::{Bound, Flow, Proxy, RedisServer, wait_until};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisResult};
 
-/// How long a test waits for an answer that does not come.
+/// The time that a test waits for an answer that never arrives.
 const SHORT: Duration = Duration::from_millis(100);
-/// How long it waits for one that comes, also on a busy machine.
+/// The time that a test waits for an answer that arrives, even on a busy machine.
 const LONG: Duration = Duration::from_secs(10);
 
 async fn connect(proxy: &Proxy) -> RedisResult<MultiplexedConnection> {
@@ -78,11 +78,10 @@ async fn a_swallowed_request_never_runs() {
     connection.set_response_timeout(SHORT);
     proxy.requests(Flow::Swallow);
     assert!(set(&mut connection, "lost").await.is_err_and(|error| error.is_timeout()));
-    // It may arrive late.
+    // The request may reach the proxy late.
     proxy.until("the request is lost", |traffic| traffic.requests.swallowed > 0).await;
     proxy.heal();
-    // Needs another connection: on the old one the client would take the next answer for the one that it still waits
-    // for.
+    // This needs another connection. On the old one, the client would take the next answer for the missing one.
     let mut connection = connect(&proxy).await.expect("the proxy passes");
     set(&mut connection, "next").await.expect("the proxy passes");
     assert_eq!(server.keys(), ["next"]);
@@ -115,7 +114,7 @@ fn a_cut_is_an_rst_and_no_ordinary_end() {
     let proxy = Proxy::before(&server);
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", proxy.port())).expect("the proxy listens");
     stream.set_read_timeout(Some(LONG)).expect("a timeout");
-    // Only a connection that has reached the server can be cut.
+    // The proxy can only cut a connection that has reached the server.
     std::io::Write::write_all(&mut stream, b"PING\r\n").expect("the proxy reads");
     stream.read_exact(&mut [0; 7]).expect("the answer");
     proxy.cut();
@@ -177,7 +176,7 @@ fn a_proxy_works_while_the_test_blocks_its_own_runtime() {
     let server = RedisServer::start();
     let proxy = runtime.block_on(async { Proxy::before(&server) });
     runtime.block_on(async {
-        // Blocks the only thread of this runtime.
+        // The call blocks the only thread of this runtime.
         let mut connection =
             redis::Client::open(proxy.url()).expect("a URL").get_connection().expect("a connection");
         let answer: String = redis::cmd("PING").query(&mut connection).expect("an answer");

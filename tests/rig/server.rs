@@ -1,4 +1,4 @@
-//! Servers start, stop, die and return on command.
+//! Servers start, stop, die and restart on command.
 
 use std::io::Read;
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! The checks on the servers themselves, request by request: which owner touches which key.
+//! The checks on the servers themselves, for each request: which owner changes which key.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use crate::resp::Reply;
 /// The keys at one moment.
 pub(crate) type Look = BTreeMap<Vec<u8>, Seen>;
 
-/// A request: its client, the name of its script if it runs one, and its words.
+/// A request: its client, the name of its script if there is one, and its words.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) client: &'a str,
@@ -21,22 +21,22 @@ pub(crate) struct Asked<'a> {
     pub(crate) words: &'a [Vec<u8>],
 }
 
-/// The keys that a server has evicted since a client last registered it.
+/// The keys that a server has evicted since the last registration by a client.
 #[derive(Debug)]
 struct Evicted {
     since: Duration,
     keys: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
 }
 
-/// The time within which a client has asked the server for evictions and has registered it again: half a second, and
-/// three answers.
+/// The time within which a client has queried the server for evictions and has registered it again. This is half a
+/// second, and the time of three answers.
 const NOTICED: Duration = Duration::from_millis(700);
 
 /// The id that only the gated scripts contain.
 const GATED: &str = "4f0c1b7e9a6d42c58e13d7b2605fa9c4";
 const TOKEN: usize = 48;
 
-/// Watches all servers of one world.
+/// The checks of all servers of one world.
 #[derive(Clone)]
 pub(crate) struct Audit {
     journal: Journal,
@@ -47,7 +47,7 @@ pub(crate) struct Audit {
     /// The longest lease in ms.
     max_ttl: i64,
     evicted: Rc<RefCell<BTreeMap<String, Evicted>>>,
-    /// Until when a server may not vote after an eviction, by its clock in us.
+    /// The time until which a server must not vote after an eviction, by its clock in us.
     quarantine: Rc<RefCell<BTreeMap<String, i64>>>,
 }
 
@@ -77,7 +77,8 @@ impl Audit {
         Self { journal, scripts, gated, max_ttl, evicted, quarantine }
     }
 
-    /// Records that a server received a script. The name of the script that it runs, and the text that the client sent.
+    /// Records that a server received a script. `name` is the name under which the script runs, and `text` is the text
+    /// that the client sent.
     pub(crate) fn knows(&self, name: &str, text: &[u8]) {
         let mut scripts = self.scripts.borrow_mut();
         if scripts.contains_key(name) {
@@ -90,7 +91,7 @@ impl Audit {
         scripts.insert(name.to_owned(), script);
     }
 
-    /// Returns the script that is run; a plain SET counts as one.
+    /// Returns the script of a request. A plain SET counts as a script.
     fn script(&self, asked: Asked<'_>) -> Option<Script> {
         if asked.words[0].eq_ignore_ascii_case(b"SET") {
             return Some(Script { title: "set", acquires: true, gated: false });
@@ -111,8 +112,8 @@ impl Audit {
         }
     }
 
-    /// Records that a client has registered the server again. If the server evicted keys, it does not vote for the
-    /// longest lease.
+    /// Records that a client has registered the server again. If the server evicted keys, it must not vote until the
+    /// longest lease has ended.
     fn registered(&self, server: &str, now: i64) {
         if let Some(Evicted { since, .. }) = self.evicted.borrow_mut().remove(server) {
             let till = now + self.max_ttl * 1_020 + 10_000;
@@ -129,12 +130,12 @@ impl Audit {
         }
     }
 
-    /// Checks the end of the world.
+    /// Checks the state at the end of the world.
     pub(crate) fn end(&self) {
         self.evicted.borrow().iter().for_each(|(server, evicted)| self.noticed(server, evicted.since));
     }
 
-    /// Records that a request was run.
+    /// Records that a request was executed.
     pub(crate) fn ran(&self, server: &str, now: i64, asked: Asked<'_>, before: &Look, reply: &Reply) {
         let Asked { client, words, .. } = asked;
         // Heartbeats and handshakes are frequent, and change nothing.
@@ -150,7 +151,7 @@ impl Audit {
                     _ => {}
                 }
             }
-            // Readers whose leases end together are sorted by their tokens, which are random.
+            // Readers whose leases end at the same time are sorted by their tokens, which are random.
             let holders = before.values().flat_map(owners).map(|holder| all.number(holder));
             let first = asking.first().map_or(0, |(owner, _)| all.number(owner));
             (first, holders.min().unwrap_or(0))
@@ -161,7 +162,7 @@ impl Audit {
         }
     }
 
-    /// Checks what a request did to the keys that it named.
+    /// Checks the changes that a request made to its keys.
     pub(crate) fn changed(&self, server: &str, asked: Asked<'_>, now: i64, before: &Look, after: &Look) {
         let script = self.script(asked);
         let title = script.map_or("a command", |script| script.title);
@@ -213,7 +214,7 @@ impl Audit {
         }
     }
 
-    /// Checks that the owners of the request now have all of their keys, or none.
+    /// Checks that each owner of the request now has all of its keys, or none.
     fn has(&self, server: &str, asked: Asked<'_>, (before, after): (&Look, &Look), broken: &impl Fn(&str)) {
         let Some(script) = self.script(asked).filter(|script| script.confirms()) else { return };
         let mut has: BTreeMap<&[u8], BTreeSet<&[u8]>> = BTreeMap::new();
@@ -226,7 +227,7 @@ impl Audit {
         }
         for (owner, keys) in has {
             let had = |key: &&[u8]| before.get(*key).is_some_and(|seen| owners(seen).contains(&owner));
-            // One of them may have been evicted while the others still exist.
+            // One of the keys may have been evicted while the others still exist.
             let is_part = keys.len() < keys_of(asked.words).len() && !keys.iter().all(had);
             if script.title == "acquire all" && is_part {
                 broken("left a part of several locks");
@@ -237,13 +238,13 @@ impl Audit {
 }
 
 impl Script {
-    /// Returns whether it grants or extends a lease.
+    /// Returns whether the script grants or extends a lease.
     fn confirms(self) -> bool {
         self.acquires || matches!(self.title, "renew" | "downgrade")
     }
 
-    /// Returns until when an acquire may take effect, by the server's clock in us: its fourth argument, or the first
-    /// one of several claims.
+    /// Returns the time until which an acquire may take effect, by the server's clock in us. It is the fourth argument,
+    /// or the first if there are several claims.
     fn not_after(self, words: &[Vec<u8>]) -> Option<i64> {
         let place = match self.title {
             "acquire free" => 0,
@@ -254,8 +255,8 @@ impl Script {
     }
 }
 
-/// Returns the owners that a request names, in order, each with the keys that it names for that owner: all keys for one
-/// owner, and one key each for several.
+/// Returns the owners that a request names, in order, each with its keys. A single owner has all keys. Several owners
+/// have one key each.
 fn asking(words: &[Vec<u8>]) -> Vec<(&[u8], &[Vec<u8>])> {
     let mut owners: Vec<&[u8]> = Vec::new();
     for owner in words.iter().filter_map(|word| owner_of(word)) {
@@ -275,14 +276,14 @@ fn owners(seen: &Seen) -> Vec<&[u8]> {
     members.chain([&seen.text]).filter_map(|word| owner_of(word)).collect()
 }
 
-/// Returns whether the entry of an owner changed, other than by the end of its lease; `now` in us.
+/// Returns whether the entry of an owner changed for another reason than the end of its lease. `now` is in us.
 fn is_changed(owner: &[u8], seen: &Seen, after: Option<&Seen>, now: i64) -> bool {
     let till = |seen: &Seen| {
         let mut members = seen.members.iter();
         members.find(|(member, _)| member.starts_with(owner)).map(|(_, till)| *till)
     };
     match till(seen) {
-        // A waiter marks the holder's value, and changes nothing else of it.
+        // A waiter marks the holder's value, and changes nothing else in it.
         None => after != Some(seen) && after != Some(&marked(seen)),
         Some(before) => match after.and_then(till) {
             Some(after) => after != before,
@@ -307,7 +308,7 @@ fn keys_of(words: &[Vec<u8>]) -> &[Vec<u8>] {
     words.get(3..3 + count.unwrap_or(0)).unwrap_or_default()
 }
 
-/// Returns whether it is the key of a lock, and not of a helper or of the voter's marker.
+/// Returns whether the key belongs to a lock, and not to a helper or to the voter's marker.
 pub(crate) fn is_lock(key: &[u8]) -> bool {
     !key.starts_with(b"{") && key != b"lock:voter"
 }
@@ -315,7 +316,7 @@ pub(crate) fn is_lock(key: &[u8]) -> bool {
 /// Returns the owner token at the beginning of a word.
 pub(crate) fn owner_of(word: &[u8]) -> Option<&[u8]> {
     let token = word.get(..TOKEN)?;
-    // After the token of a holder comes a space, or the mark when there is a waiter.
+    // The token of a holder is followed by a space, or by the mark if there is a waiter.
     let ends = word.get(TOKEN).is_none_or(|next| matches!(next, b' ' | b'!'));
     (ends && token.iter().all(u8::is_ascii_hexdigit)).then_some(token)
 }

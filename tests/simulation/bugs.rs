@@ -1,6 +1,6 @@
 //! The controls: bugs that a lock must not have, planted one at a time. Each must be found within a hundred seeds, so
-//! that a run without findings means something. The check that finds a bug is part of the control: the checks of the
-//! users find every bug that harms a lock in use; the checks on the servers find a bug that harms no user yet, or no
+//! that a run without findings means something. The check that finds a bug is part of the control. The checks of the
+//! users find every bug that harms a lock in use. The checks on the servers find a bug that harms no user yet, or no
 //! user that could notice.
 
 use std::cell::Cell;
@@ -17,7 +17,8 @@ use crate::{single, store};
 /// The number of seeds within which a bug must be found.
 const SEEDS: u64 = 100;
 
-/// The seeds that found bugs which take many worlds. They come first, and the others when these find nothing any more.
+/// The seeds that found bugs which need many worlds. These seeds come first. The others follow if these find nothing
+/// any more.
 const LIKELY: [(&str, u64); 4] = [
     ("marker not looked at", 15),
     ("fence INCR after flush", 8),
@@ -60,9 +61,10 @@ fn is_found(name: &str, flaw: &Flaw, by: Oracle) {
     is_found_in((Asks::Exclusive, Harm::Usual), name, flaw, by);
 }
 
-/// Checks that the named oracle finds the flaw, and not just any. If that is [`Oracle::Servers`], [`Oracle::Majority`]
-/// or [`Oracle::Remains`], no other oracle found anything in the first worlds (in a hundred for `no token check` and
-/// `renew re-creates`), because a majority and its quarantine hide the errors of one server.
+/// Checks that the named oracle finds the flaw, and not just any oracle. If the oracle is [`Oracle::Servers`],
+/// [`Oracle::Majority`] or [`Oracle::Remains`], no other oracle found anything in the first worlds (in a hundred for
+/// `no token check` and `renew re-creates`). The reason is that a majority and its quarantine hide the errors of one
+/// server.
 fn is_found_in((asks, harm): (Asks, Harm), name: &str, flaw: &Flaw, by: Oracle) {
     let worlds = seeds(name).map(|seed| {
         let outcome = world::run(Plan::with(seed, asks, harm), flaw, false);
@@ -139,7 +141,7 @@ fn a_renewal_that_makes_the_lock_again() {
     is_found("renew re-creates", &script(RENEW, &[(MISSING, AGAIN)]), Oracle::Servers);
 }
 
-/// In the script of renewals: its answer for a key that is gone.
+/// The answer of the renewal script for a missing key.
 const MISSING: &str = "elseif type(held) == 'string' then\n    answers[i] = 0";
 
 #[test]
@@ -182,7 +184,7 @@ fn an_acquire_that_comes_late() {
     is_found("late acquire", &flaw, Oracle::Servers);
 }
 
-/// Redlock as it is described elsewhere.
+/// This is Redlock without the gate, as it is described elsewhere.
 #[test]
 fn no_gate() {
     is_found("gate off", &Flaw { store: store::Kind::Ungated, ..Flaw::default() }, Oracle::Overlap);
@@ -202,7 +204,7 @@ fn a_writer_beside_readers() {
 
 #[test]
 fn a_reader_whose_own_lease_is_not_renewed() {
-    // The key lives on, and the next writer finds that it has no holder.
+    // The key stays, and the next writer finds that it has no holder.
     let flaw = script(RENEW, &[("redis.call('ZADD', lock.key, 'XX', till, member)", "local _ = till")]);
     is_found_in(SHARED, "reader's lease not renewed", &flaw, Oracle::Overlap);
 }
@@ -281,7 +283,7 @@ fn a_server_that_throws_locks_away_and_goes_on_voting() {
 
 #[test]
 fn free_locks_without_a_look_at_the_marker() {
-    // The marker changes when another client notices the eviction.
+    // The marker changes when another client detects the eviction.
     let flaw = script(FREE, &[("and call('HGET', 'lock:voter', 'seal') == ARGV[#ARGV]", "")]);
     is_found_in(EVICTIONS, "marker not looked at", &flaw, Oracle::Overlap);
 }
@@ -313,7 +315,7 @@ fn a_wait_for_ever_that_ends() {
     is_found("wait gives up", &lapse(Lapse::GivesUpWaiting), Oracle::Answers);
 }
 
-/// In a world of one store, because a majority with its gate never forgets a held lock, and numbers no hand-offs. About
+/// The world has one store, because a majority with its gate never forgets a held lock, and numbers no hand-offs. About
 /// one world in three finds the bug, in whatever order the tasks of a client run.
 #[test]
 fn a_process_that_numbers_its_turns_by_its_own_clock() {
@@ -321,7 +323,8 @@ fn a_process_that_numbers_its_turns_by_its_own_clock() {
     is_found_by("turns numbered by the clock", Oracle::TokenOrder, worlds);
 }
 
-/// A bug without its script is planted nowhere, and an audit that does not know a script does not see its effects.
+/// If a bug names no existing script, it is planted nowhere. If the audit does not know a script, it does not see the
+/// script's effects.
 #[test]
 fn every_title_is_that_of_one_script() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../lock-core/src/backend");

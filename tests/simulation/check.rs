@@ -10,27 +10,27 @@ use crate::audit::{Look, is_lock};
 use crate::journal::Journal;
 use crate::plan::Plan;
 
-/// The check that notices an error. The first ones see no more than the users of locks; the last ones see the data and
-/// the actions of the servers.
+/// The check that notices an error. The first variants see only what the users of locks see. The last variants see the
+/// data and the actions of the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Oracle {
     /// Two holds that exclude each other overlapped.
     Overlap,
     /// The fencing tokens of one key do not grow from grant to grant.
     TokenOrder,
-    /// The resource refuses a holder, or accepts a write that comes after the next user.
+    /// The resource refuses a holder, or accepts a write of an earlier user after one of the next user.
     Resource,
     /// A client gets an answer that it must never get.
     Answers,
     /// A client uses a hold that a majority of the servers does not back.
     Majority,
-    /// A server did, or was made to do, something that it must never do.
+    /// A server did something that it must never do, or a request made it do so.
     Servers,
-    /// At the end a server has a lock that no client holds, or that no client released.
+    /// At the end a server has a lock that no client holds, or that was never released.
     Remains,
 }
 
-/// A violation.
+/// A violation of one of the conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub(crate) by: Oracle,
@@ -79,12 +79,13 @@ pub(crate) fn judge(journal: &Journal, left: &BTreeMap<String, Look>, plan: &Pla
     Verdict { wrong }
 }
 
-/// Checks that the tokens of one key grow from grant to grant. Readers beside each other may have the same token, or
-/// the later one a smaller one. A downgraded writer keeps its token.
+/// Checks that the tokens of one key grow from grant to grant. Simultaneous readers may have the same token, or the
+/// later reader a smaller one. A downgraded writer keeps its token.
 fn tokens_in_order(holds: &[Hold]) -> Option<String> {
     let mut holds: Vec<&Hold> = holds.iter().filter(|hold| hold.fence.is_some()).collect();
     holds.sort_by_key(|hold| hold.acquired);
-    // For each key: the hold with the largest token, and the largest one among those that had the key alone.
+    // The map has two holds for each key: the one with the largest token, and the one with the largest token among
+    // exclusive holds.
     let mut largest: BTreeMap<&str, (Option<&Hold>, Option<&Hold>)> = BTreeMap::new();
     for hold in holds {
         let (of_all, of_writers) = largest.entry(&hold.key).or_default();

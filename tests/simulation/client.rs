@@ -1,5 +1,5 @@
-//! A process that locks: it acquires, holds for a while, writes to the protected resource and releases, again and
-//! again.
+//! A client process. It repeatedly acquires a lock, holds it for a while, writes to the protected resource and
+//! releases.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -23,7 +23,7 @@ pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The parts of a client.
+/// One client of a world.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) number: usize,
@@ -33,9 +33,9 @@ pub(crate) struct Client {
     pub(crate) lapse: Lapse,
     pub(crate) journal: Journal,
     pub(crate) resource: Resource,
-    /// How often it was started.
+    /// The number of starts of the client.
     pub(crate) lives: Rc<Cell<u64>>,
-    /// How often it was paused.
+    /// The number of pauses of the client.
     pub(crate) stops: Rc<Cell<usize>>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum Lapse {
     None,
     /// The body continues after the lock is lost.
     GoesOnWhenLost,
-    /// A nested call does not know the outer one.
+    /// A nested call does not detect the outer call.
     NestsOutside,
     /// A wait without a limit gives up.
     GivesUpWaiting,
@@ -66,7 +66,7 @@ impl Client {
             sleep(ms(rng.u64(if granted { 1..100 } else { 20..400 }))).await;
         }
         self.journal.note(&self.name, format_args!("rests"));
-        // The manager lives on, because its background releases are part of the test.
+        // The manager stays alive, because its background releases are part of the test.
         let result = self.rest().await;
         drop(locks);
         result
@@ -144,7 +144,7 @@ impl Client {
             return self.journal.note(name, format_args!("gives {keys:?} up"));
         };
         self.journal.note(name, format_args!("is not granted {keys:?}: {:?}", error.kind()));
-        // It was lost while the fencing token was made.
+        // The lock was lost while the fencing token was created.
         if turn.waits == Waits::Forever && !error.is_lost() {
             let what = format!("{name} waits for ever, and is told {:?}", error.kind());
             self.journal.broken(Oracle::Answers, what);
@@ -176,7 +176,7 @@ impl Client {
                 match guard.downgrade().await {
                     Ok(reader) => guard = reader,
                     Err(error) => {
-                        // The guard is dropped, without a release.
+                        // The guard is dropped without a release.
                         return self
                             .journal
                             .note(&self.name, format_args!("is no reader: {:?}", error.kind()));
@@ -230,7 +230,7 @@ impl Client {
         held.end("ends");
     }
 
-    /// Uses the lock whenever it is polled.
+    /// Uses the lock each time it is polled.
     async fn work(
         &self,
         locks: &LockManager,
@@ -290,7 +290,7 @@ impl Client {
         turn.time().min((CALM + ms(500)).saturating_sub(now()))
     }
 
-    /// Writes after a pause, without knowing that the lock has ended.
+    /// Writes after a pause, without a check whether the lock has ended.
     fn write_later(&self, held: &Held<'_>, after: Duration) {
         let Some(late) = held.late() else { return };
         let client = self.clone();

@@ -1,5 +1,5 @@
-//! Compares the simulated server with a real one: the same requests must get the same answers. So a result of the
-//! simulation is not an artefact of an invented server.
+//! Compares the simulated server with a real one. The same requests must get the same answers. So a result of the
+//! simulation does not come from a wrong model of the server.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn told(value: Value) -> Value {
     }
 }
 
-/// Both servers get these requests, one after another. `#` marks a line of Lua.
+/// The requests that both servers get in sequence. `#` marks a line of Lua.
 const REQUESTS: &[&str] = &[
     "PING",
     "GET a",
@@ -127,7 +127,7 @@ const REQUESTS: &[&str] = &[
     "DBSIZE",
 ];
 
-/// The conversions of answers to Lua, and of Lua's values to answers.
+/// Scripts that convert answers to Lua values, and Lua values to answers.
 const SCRIPTS: &[&str] = &[
     "return {1, 2.9, 'x', true, false, 3}",
     "return {1, nil, 3}",
@@ -180,8 +180,9 @@ const RELEASE: &str = "Release";
 const FENCE: &str = "Fence";
 const DOWNGRADE: &str = "Downgrade";
 
-/// Calls: the name of a script of the library or a text, the keys, and the arguments. `A`, `B` and `C` are owners, `A+`
-/// is the stored value of one, and `A_` the beginning of that; `never` is a time that never comes, `lease` a minute.
+/// The calls. Each has the name of a script of the library or a text, the keys, and the arguments. `A`, `B` and `C` are
+/// owners. `A+` is the stored value of an owner, and `A_` is its beginning. `never` is a time that never comes, and
+/// `lease` is a minute.
 const CALLS: &[(&str, &str, &str)] = &[
     (ACQUIRE, "k", "A A+ lease never 0 s - 1"),
     (ACQUIRE, "k", "B B+ lease never lease s - 1"),
@@ -244,7 +245,7 @@ const CALLS: &[(&str, &str, &str)] = &[
     ("redis.call('DEL', KEYS[1]) return redis.call('ZADD', KEYS[1], 1, 'member')", "{k}:f", ""),
     (ACQUIRE, "k", "A A+ lease never lease"),
     ("return redis.call('EXISTS', KEYS[1])", "k", ""),
-    // Claims that share a grant: after the holder of their process, and not after another process.
+    // Claims that share a grant may follow a holder of their own process, but not one of another process.
     (ACQUIRE, "g", "A A+ lease never 0 x 9 2"),
     (ACQUIRE, "g", "A' A'+ lease never 0 x 9 2"),
     ("return redis.call('EXISTS', '{g}:q', '{g}:w')", "g", ""),
@@ -268,7 +269,7 @@ fn owner(letter: &str) -> String {
 fn argument(word: &str) -> String {
     match word {
         "A" | "B" | "C" => owner(word),
-        // Another owner of the process of A.
+        // `A'` is another owner of the process of `A`.
         "A'" => format!("{}0", &owner("A")[1..]),
         "A'+" => format!("{}0 pid=1", &owner("A")[1..]),
         "A_" | "B_" | "C_" => format!("{} ", owner(&word[..1])),
@@ -284,13 +285,13 @@ fn argument(word: &str) -> String {
 fn alike(value: Value) -> Value {
     match told(value) {
         Value::Int(number) if number >= 1_000 => Value::Int(1_000),
-        // Granted with the time as the token: the short answer. On a server whose clock stands still, the second token
-        // is no time.
+        // This is the short answer: granted, with the time as the token. On a server whose clock does not move, the
+        // second token is not a time.
         Value::BulkString(text) if text.len() == 16 && text.iter().all(u8::is_ascii_digit) => {
             Value::Array(vec![Value::Int(1), Value::Int(1_000), Value::Nil, Value::Int(1_000)])
         }
         Value::BulkString(text) if text.len() >= 40 && text[..40].iter().all(u8::is_ascii_hexdigit) => {
-            // Alone, or in a marker with a time and a lease after it.
+            // A run id is alone, or in a marker with a time and a lease after it.
             let rest = String::from_utf8_lossy(&text[40..]).into_owned();
             let rest: Vec<_> =
                 rest.split(' ').map(|word| if word.len() > 10 { "a time" } else { word }).collect();
@@ -329,7 +330,7 @@ fn the_scripts_as_they_are_shipped_answer_as_on_a_real_server() {
     }
 }
 
-/// A server counts the keys that it evicts, and keeps the marker of a voter, which has no expiry.
+/// A server counts its evicted keys. It keeps the marker of a voter, because the marker has no expiry.
 #[test]
 fn an_eviction_is_what_a_real_server_does() {
     let ((real, simulated), mut talk) = (both(), Talk::default());

@@ -1,4 +1,4 @@
-//! A hold, as its client knows it.
+//! A hold from the view of its client.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -14,26 +14,26 @@ use crate::owners;
 use crate::resource::Use;
 use crate::turn::Turn;
 
-/// A message may be executed this much later than it seems, because each machine moves in its own steps.
+/// A message may be executed later than it seems by this much, because each machine moves in its own steps.
 const STEP: Duration = Duration::from_millis(4);
 
-/// A current hold. Its drop ends it in the journal, also in a crash.
+/// A current hold. Its drop ends the hold in the journal, even in a crash.
 pub(crate) struct Held<'a> {
     client: &'a Client,
     keys: &'static [&'static str],
     mode: Mode,
     pub(crate) turn: owners::Turn,
-    /// When it began in this mode.
+    /// The time at which the hold began in this mode.
     since: Duration,
     ttl: Duration,
     pub(crate) fence: Cell<Option<FencingToken>>,
-    /// The time at which it expires without a renewal.
+    /// The time at which the hold expires without a renewal.
     until: Option<Duration>,
-    /// When it was last used.
+    /// The time of the last use of the hold.
     used: Cell<Duration>,
-    /// How often its process had been paused by then.
+    /// The number of pauses of the process until that use.
     stops: usize,
-    /// Whether a downgrade is in progress, so that its mode is unknown.
+    /// Whether a downgrade is in progress, so that the mode is unknown.
     between: bool,
     ended: bool,
 }
@@ -70,7 +70,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Records that the client uses the lock, as it is certain to hold it: the servers must have confirmed that.
+    /// Records that the client uses the lock and is certain to hold it. The servers must have confirmed the hold.
     pub(crate) fn is_used(&self) {
         self.used.set(now());
         let (majority, since) = (self.client.plan.servers / 2 + 1, now().saturating_sub(self.ttl + STEP));
@@ -81,9 +81,9 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Uses the protected resource, `held` or not.
+    /// Writes to the protected resource. `held` is whether the client certainly holds the lock.
     pub(crate) fn write(&self, held: bool) {
-        // A grant that followed from an eviction is beyond every promise.
+        // If a grant is the result of an eviction, no promise applies to it.
         let Some(Late { keys, token, reads, since }) = self.late() else { return };
         for key in keys {
             let who = &self.client.name;
@@ -98,7 +98,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Returns what a client knows that has not noticed the end of its hold.
+    /// Returns the data that the client has if it has not noticed the end of its hold.
     pub(crate) fn late(&self) -> Option<Late> {
         let token = self.fence.get().filter(|_| !self.is_tainted())?;
         Some(Late { keys: self.keys, token, reads: self.mode == Mode::Shared, since: self.since })
@@ -114,7 +114,7 @@ impl<'a> Held<'a> {
         (self.since, self.mode, self.between) = (now(), Mode::Shared, true);
     }
 
-    /// Records that it is a reader now. No other client had the key alone since it was a writer.
+    /// Records that the holder is now a reader. No other client had the key exclusively since the holder was a writer.
     pub(crate) fn is_downgraded(&mut self, left: Duration) {
         self.client.journal.count("downgrades");
         self.client.journal.note(&self.client.name, format_args!("READS {:?} for {left:?}", self.keys));
@@ -122,7 +122,8 @@ impl<'a> Held<'a> {
         self.until = self.until.map(|_| now() + left);
     }
 
-    /// Ends the hold. A lost lock counts as held until its loss is reported: no other client may have it before.
+    /// Ends the hold. A lost lock counts as held until its loss is reported, because no other client may have it
+    /// before.
     pub(crate) fn end(mut self, how: &str) {
         self.finish(how, now());
     }
@@ -145,7 +146,7 @@ impl<'a> Held<'a> {
         if self.is_tainted() {
             return journal.count("grants of what was thrown away");
         }
-        // A paused process got no notification meanwhile: only its actions count.
+        // A paused process got no notification during the pause, so only its actions count.
         let ended = if stood_still { self.used.get() } else { ended };
         let hold = |key: &&str| Hold {
             worker: *number,

@@ -1,5 +1,5 @@
-//! The events of one world, in its own time: a text for people who replay a seed, and a hash that distinguishes two
-//! runs.
+//! The events of one world, in its own time. The journal has a text for people who replay a seed, and a hash that
+//! distinguishes two runs.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::owners::{Owners, Turn};
 use crate::process;
 use crate::resp::Reply;
 
-/// The record of one run. Clones write into the same one.
+/// The record of one run. All clones write into the same record.
 #[derive(Clone)]
 pub(crate) struct Journal {
     inner: Arc<Mutex<Inner>>,
@@ -23,12 +23,12 @@ pub(crate) struct Journal {
 
 struct Inner {
     hash: DefaultHasher,
-    /// Kept only if a person wants to read it.
+    /// The text, which exists only if a person wants to read it.
     text: Option<String>,
     owners: Owners,
     holds: Vec<Hold>,
     broken: Vec<Wrong>,
-    /// The numbers of the events that a run must have to prove anything.
+    /// How often each event happened that a run must have to prove anything.
     seen: BTreeMap<&'static str, usize>,
 }
 
@@ -36,7 +36,7 @@ thread_local! {
     static STOPPED: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
-/// Returns the true time, which only the world knows; zero outside of its hosts.
+/// Returns the true time, which only the world knows. Outside of its hosts, it is zero.
 pub(crate) fn now() -> Duration {
     STOPPED.get().or_else(process::now).or_else(turmoil::sim_elapsed).unwrap_or_default()
 }
@@ -46,7 +46,7 @@ pub(crate) fn is_stopped() -> bool {
     STOPPED.get().is_some()
 }
 
-/// Stops the time at `at`: between two steps of the world, its hosts have none.
+/// Sets the time to `at` between two steps of the world, when its hosts have no time.
 pub(crate) fn stop(at: Option<Duration>) {
     STOPPED.set(at);
 }
@@ -79,7 +79,7 @@ impl Journal {
         self.owners(|owners| owners.client_died(at));
     }
 
-    /// Records that the servers may never learn of the end of this grant.
+    /// Records that the servers may never be informed of the end of this grant.
     pub(crate) fn untold(&self, turn: &Turn) {
         self.owners(|owners| owners.untold(turn.clone()));
     }

@@ -1,6 +1,6 @@
 //! The data of one simulated server: strings, hashes and sorted sets with an expiry, and the commands on them that the
-//! library sends. An unknown command ends the run, so that no answer is invented; `conformance.rs` compares the others
-//! with a real server.
+//! library sends. An unknown command ends the run, so that no answer is invented. `conformance.rs` compares the known
+//! commands with a real server.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,11 @@ enum Value {
 #[derive(Clone, Debug)]
 struct Entry {
     value: Value,
-    /// The server's time in ms after which the entry is gone.
+    /// The server's time in ms at which the entry expires.
     expires: Option<i64>,
 }
 
-/// The data, at the time `now` (in ms of the server's clock) of the command that runs.
+/// The data, at the time of the current command. `now` is in ms of the server's clock.
 #[derive(Debug, Default)]
 pub(crate) struct Keyspace {
     entries: BTreeMap<Vec<u8>, Entry>,
@@ -33,7 +33,7 @@ pub(crate) struct Keyspace {
 /// A key as an observer of the server sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// The bytes of a string; empty for the other types.
+    /// The bytes of a string. They are empty for other types.
     pub(crate) text: Vec<u8>,
     /// The members of a sorted set, with their scores.
     pub(crate) members: Vec<(Vec<u8>, i64)>,
@@ -144,7 +144,7 @@ impl Keyspace {
         }
     }
 
-    /// Returns a part of a text; both ends are counted from its beginning.
+    /// Returns a part of a text. Both ends are counted from its beginning.
     fn get_range(&mut self, words: Words<'_>) -> Done {
         let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<usize>().ok();
         let (Some(first), Some(last)) = (number(&words[2]), number(&words[3])) else {
@@ -185,7 +185,7 @@ impl Keyspace {
         Ok(before)
     }
 
-    /// Overwrites a part of a text that is there, and is no shorter.
+    /// Overwrites a part of an existing text. Does not make the text longer.
     fn set_range(&mut self, words: Words<'_>) -> Done {
         let at = usize::try_from(integer(&words[2])?).map_err(|_| "ERR offset is out of range")?;
         match self.live(&words[1]).map(|entry| &mut entry.value) {
@@ -211,7 +211,7 @@ impl Keyspace {
             Some(option) => panic!("PEXPIRE has no option {option:?} here"),
         };
         let Some(entry) = self.live(&words[1]) else { return false };
-        // A key without an expiry lives for ever, and nothing is longer than that.
+        // A key without an expiry lives for ever, so no new expiry is longer.
         if longer && entry.expires.is_none_or(|at| now + lease <= at) {
             return false;
         }
@@ -250,7 +250,7 @@ impl Keyspace {
         Ok(Reply::Int(gone as i64))
     }
 
-    /// Returns the members, empty if the key does not exist.
+    /// Returns the members of a sorted set. It is empty if the key does not exist.
     fn sorted(&mut self, key: &[u8]) -> Result<&mut [(f64, Vec<u8>)], &'static str> {
         match self.live(key).map(|entry| &mut entry.value) {
             None => Ok(&mut []),
@@ -259,7 +259,7 @@ impl Keyspace {
         }
     }
 
-    /// Changes the members, and sorts them again. Removes the key if there are none.
+    /// Changes the members, and sorts them again. Removes the key if no members remain.
     fn change(&mut self, key: &[u8], change: impl FnOnce(&mut Vec<(f64, Vec<u8>)>) -> i64) -> Done {
         if self.live(key).is_none() {
             self.entries.insert(key.to_vec(), Entry { value: Value::Sorted(Vec::new()), expires: None });

@@ -1,5 +1,5 @@
-//! Lua as a Redis server runs it: `redis.call` and `redis.pcall` on the data of one server, and the conversions between
-//! Lua's values and answers.
+//! Lua as a Redis server runs it: `redis.call` and `redis.pcall` on the data of one server, and conversions between Lua
+//! values and answers.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,14 +19,14 @@ pub(crate) struct Scripts {
     known: RefCell<BTreeSet<Rc<str>>>,
 }
 
-/// The compiled scripts of this thread, for all servers of all its worlds, because compiling costs more than running.
-/// Only the compiled form of a script outlives its run.
+/// The compiled scripts of this thread. All servers of all its worlds share them, because compiling costs more than
+/// running. Only the compiled form of a script outlives its run.
 struct Engine {
     lua: Lua,
     /// The name of each script, by its text.
     names: RefCell<BTreeMap<Vec<u8>, Rc<str>>>,
     compiled: RefCell<BTreeMap<Rc<str>, Function>>,
-    /// Runs the commands of the server that runs a script now.
+    /// Runs the commands of the server that currently runs a script.
     call: Rc<RefCell<Option<Call>>>,
 }
 
@@ -40,8 +40,8 @@ impl Scripts {
         Self { call, known: RefCell::default() }
     }
 
-    /// Compiles a script and returns its name: 40 hexadecimal digits that depend on the text, as on a server. They are
-    /// not SHA-1, so no client can know them in advance.
+    /// Compiles a script and returns its name: 40 hexadecimal digits that depend on the text, as on a server. The name
+    /// is not a SHA-1 hash, so no client can compute it in advance.
     pub(crate) fn load(&self, text: &[u8]) -> Result<Rc<str>, String> {
         let name = ENGINE.with(|engine| engine.compile(text))?;
         self.known.borrow_mut().insert(Rc::clone(&name));
@@ -99,8 +99,8 @@ impl Engine {
     }
 }
 
-/// Returns the error of a script as its caller sees it: the error of the failed command, or `ERR` and the message of
-/// Lua.
+/// Returns the error of a script as its caller sees it. This is the error of the failed command, or `ERR` and the
+/// message of Lua.
 fn complaint(error: &mlua::Error) -> String {
     match error {
         mlua::Error::CallbackError { cause, .. } => complaint(cause),
@@ -158,7 +158,7 @@ fn bytes(words: &[Value]) -> mlua::Result<Vec<Vec<u8>>> {
     words.iter().map(word).collect()
 }
 
-/// Formats a number as C does with `%.17g`, for the numbers here: whole numbers below 10^17, and fractions.
+/// Formats a number as C does with `%.17g`. Supports whole numbers below 10^17, and fractions.
 pub(crate) fn number(real: f64) -> String {
     if real.fract() == 0.0 && real.abs() < 1e17 {
         return format!("{real:.0}");
@@ -166,7 +166,7 @@ pub(crate) fn number(real: f64) -> String {
     format!("{real}")
 }
 
-/// Converts an answer of the server to a value of Lua.
+/// Converts an answer of the server to a Lua value.
 fn value(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
     let named = |name: &str, text: String| -> mlua::Result<Value> {
         let table = lua.create_table()?;

@@ -20,7 +20,7 @@ pub(crate) async fn live(server: Rc<Server>) -> turmoil::Result {
         let server = Rc::clone(&server);
         let client = turmoil::reverse_lookup(from.ip()).unwrap_or_default();
         tokio::task::spawn_local(async move {
-            // The client is gone, or the network between them.
+            // If the talk ends, the client or the network between the two is down.
             let _ = talk(stream, client, &server).await;
         });
     }

@@ -1,9 +1,9 @@
-//! The owners of one world as its servers see them: what each has, and whether that is correct.
+//! The owners of one world from the view of its servers: the keys of each owner, and whether they are correct.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How long after the death of its client a request may arrive.
+/// The longest time after the death of a client until one of its requests arrives.
 const UNDER_WAY: Duration = Duration::from_secs(1);
 /// The length of the random part that all owner tokens of one process have in common.
 const PROCESS: usize = 32;
@@ -14,13 +14,14 @@ pub(crate) struct Owners {
     all: BTreeMap<Vec<u8>, Owner>,
     /// The owners of each client, in the order in which they were seen.
     of: BTreeMap<String, Vec<Vec<u8>>>,
-    /// The grants whose end the servers may never learn.
+    /// The grants of whose end the servers may never be informed.
     untold: Vec<Turn>,
     /// The times at which clients were killed.
     deaths: Vec<Duration>,
 }
 
-/// One round of one client, from its request to its grant. An owner that was first seen in between belongs to it.
+/// One round of one client, from its request to its grant. An owner that was first seen in this time belongs to the
+/// round.
 #[derive(Clone, Debug)]
 pub(crate) struct Turn {
     pub(crate) client: String,
@@ -34,27 +35,27 @@ struct Owner {
     number: usize,
     client: String,
     first: Duration,
-    /// The keys that it requests.
+    /// The keys that the owner requests.
     keys: BTreeSet<Vec<u8>>,
-    /// The servers on which a key was created for it.
+    /// The servers on which a key was created for the owner.
     made: BTreeSet<String>,
-    /// The servers on which it had all of its keys, with the last time.
+    /// The servers on which the owner had all of its keys, with the last time.
     confirmed: BTreeMap<String, Duration>,
-    /// Whether a server was asked to release it.
+    /// Whether a server received a release of the owner.
     released: bool,
-    /// Whether a server created a key for it after an eviction of that key, and before it was registered again.
+    /// Whether a server created a key for the owner after an eviction of that key, and before it was registered again.
     tainted: bool,
 }
 
 impl Owner {
-    /// Returns whether it was granted something, and has not released it.
+    /// Returns whether the owner was granted something, and has not released it.
     fn is_used(&self) -> bool {
         !self.made.is_empty() && !self.released
     }
 }
 
 impl Owners {
-    /// Returns the number of an owner, in the order in which they appear; `client` sends its request at `now`.
+    /// Returns the number of an owner, in the order of appearance. `client` sends its request at `now`.
     pub(crate) fn hear(&mut self, token: &[u8], client: &str, now: Duration) -> usize {
         let number = self.all.len() + 1;
         if !self.all.contains_key(token) {
@@ -74,7 +75,7 @@ impl Owners {
         self.all[token].number
     }
 
-    /// Returns the number of an owner, zero for an unknown one.
+    /// Returns the number of an owner, or zero if it is unknown.
     pub(crate) fn number(&self, token: &[u8]) -> usize {
         self.all.get(token).map_or(0, |owner| owner.number)
     }
@@ -94,7 +95,7 @@ impl Owners {
         }
     }
 
-    /// Records that a request of this owner was run, and which keys it now has on the server.
+    /// Records that a request of this owner was executed. `keys` are the keys that the owner now has on the server.
     pub(crate) fn has(&mut self, token: &[u8], server: &str, keys: &BTreeSet<&[u8]>, now: Duration) {
         if let Some(owner) = self.all.get_mut(token)
             && owner.keys.iter().all(|key| keys.contains(key.as_slice()))
@@ -103,7 +104,7 @@ impl Owners {
         }
     }
 
-    /// Records that a server was asked to release this owner.
+    /// Records that a server received a release of this owner.
     pub(crate) fn released(&mut self, token: &[u8]) {
         if let Some(owner) = self.all.get_mut(token) {
             owner.released = true;
@@ -118,20 +119,20 @@ impl Owners {
         Some((client, only))
     }
 
-    /// Records that a client lost its grants; `holder` has the lock now.
+    /// Records that a client lost its grants. `holder` has the lock now.
     pub(crate) fn lost(&mut self, client: &str, holder: &[u8]) {
         let others = self.all.iter_mut().filter(|(token, _)| token.as_slice() != holder);
         others.filter(|(_, owner)| owner.client == client).for_each(|(_, owner)| owner.released = true);
     }
 
-    /// Records that a client was killed; its owners no longer count as unreleased.
+    /// Records that a client was killed. Its owners no longer count as unreleased.
     pub(crate) fn client_died(&mut self, at: Duration) {
         self.deaths.push(at);
         self.all.values_mut().for_each(|owner| owner.released = true);
     }
 
-    /// Records that the servers may never learn of the end of this hold: it was lost, or its release was not answered
-    /// before the lease ended.
+    /// Records that the servers may never be informed of the end of this hold. Either it was lost, or its release was
+    /// not answered before the lease ended.
     pub(crate) fn untold(&mut self, turn: Turn) {
         self.untold.push(turn);
     }
@@ -149,13 +150,13 @@ impl Owners {
         self.behind(turn).any(backed)
     }
 
-    /// Returns whether a server voted for this round because it had evicted its data.
+    /// Returns whether a server voted for this round after it had evicted a key of the round.
     pub(crate) fn is_tainted(&self, turn: &Turn) -> bool {
         self.behind(turn).any(|owner| owner.tainted)
     }
 
     /// Returns the owners that had a key on a majority and were never released. On fewer servers an owner may stay
-    /// until its lease ends: there it blocks no client, as the library documents.
+    /// until its lease ends. There it blocks no client, as the library documents.
     pub(crate) fn forgotten(&self, majority: usize) -> Vec<String> {
         let untold = |owner: &Owner| {
             let of = |turn: &Turn| {
@@ -163,7 +164,7 @@ impl Owners {
             };
             self.untold.iter().any(of)
         };
-        // Its first request was in flight when its client died, and no later owner of the same process was seen.
+        // The first request was in flight when the client died, and no later owner of the same process was seen.
         let orphaned = |token: &[u8], owner: &Owner| {
             let died = |death: &Duration| (*death..*death + UNDER_WAY).contains(&owner.first);
             let later = |(of, other): (&Vec<u8>, &Owner)| {

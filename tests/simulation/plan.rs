@@ -13,13 +13,13 @@ pub(crate) struct Plan {
     pub(crate) harm: Harm,
     pub(crate) servers: usize,
     pub(crate) clients: usize,
-    /// The longest lease on which the clients agreed, and so the quarantine.
+    /// The longest lease on which the clients agreed. It determines the quarantine.
     pub(crate) max_ttl: Duration,
     /// The delay of the slowest message.
     pub(crate) latency: Duration,
     /// How much the clock of each server gains, in us for each second.
     pub(crate) gains: Vec<i64>,
-    /// Sorted by time.
+    /// The faults, sorted by time.
     pub(crate) faults: Vec<(Duration, Fault)>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum Asks {
     Exclusive,
     /// One key, with readers and writers.
     Shared,
-    /// Two keys, together and each by itself.
+    /// Two keys, together or one of them.
     Several,
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum Harm {
     Usual,
     /// The usual faults, and clients are paused for a while.
     Pauses,
-    /// Servers evict locks, and hardly anything else happens.
+    /// Servers evict locks. There are hardly any other faults.
     Evictions,
 }
 
@@ -62,7 +62,7 @@ const SETTINGS: [(Asks, Harm); 10] = [
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The process is killed; its data are on disk, or lost.
+    /// The process is killed. Its data are on disk, or lost.
     Crash {
         server: usize,
         forgets: bool,
@@ -70,7 +70,7 @@ pub(crate) enum Fault {
     Restart {
         server: usize,
     },
-    /// Messages are lost: all, those to the server, or those to the client.
+    /// Messages are lost: all of them, or those to the server, or those to the client.
     Cut {
         client: usize,
         server: usize,
@@ -140,7 +140,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The length of a run, and the end of its faults. In the rest everything that is left must disappear.
+/// The length of a run, and the end of its faults. In the remaining time all leftovers must disappear.
 pub(crate) const LENGTH: Duration = Duration::from_secs(30);
 pub(crate) const CALM: Duration = Duration::from_secs(25);
 
@@ -149,8 +149,8 @@ const fn ms(millis: u64) -> Duration {
 }
 
 impl Plan {
-    /// Returns whether the clock of this server was set back so late that a lease without a release, for example of a
-    /// client that died, outlasts the world.
+    /// Returns whether the clock of this server was set back late. Then a lease without a release, for example of a
+    /// dead client, outlasts the world.
     pub(crate) fn prolongs_leases(&self, server: &str) -> bool {
         self.faults.iter().any(|(at, fault)| match fault {
             Fault::Step { server: number, by } if *by < 0 && server == format!("s{number}") => {
@@ -175,8 +175,8 @@ impl Plan {
         let mut rng = Rng::with_seed(seed);
         let servers = if rng.u8(..5) == 0 { 3 } else { 5 };
         let max_ttl = ms([1_000, 1_000, 2_000, 5_000][rng.usize(..4)]);
-        // All together up to 0.9 %, of the 1 % that are subtracted from a lease; hardly any among each other, as with
-        // NTP.
+        // All clocks together gain or lose up to 0.9 %, of the 1 % that are subtracted from a lease. As with NTP, they
+        // hardly differ from each other.
         let gain = [-9_000, 0, 9_000, 9_000][rng.usize(..4)];
         let gains = (0..servers).map(|_| gain + rng.i64(-300..=300)).collect();
         let latency = ms(rng.u64(4..=12));
@@ -251,8 +251,8 @@ impl Plan {
         }
     }
 
-    /// Makes one server evict a lock or its own marker, or so many servers that no client has a majority any more. One
-    /// client is always connected to all of them.
+    /// Makes one server evict a lock or its own marker, or as many servers as are needed to leave no client a majority.
+    /// One client is always connected to all of them.
     fn evict(&mut self, rng: &mut Rng, at: Duration, server: usize, busy: &mut Busy) {
         match rng.u8(..20) {
             0..=1 => self.faults.push((at, Fault::FlushScripts { server })),
@@ -272,7 +272,7 @@ impl Plan {
     }
 
     fn crash(&mut self, rng: &mut Rng, at: Duration, server: usize, busy: &mut Busy) {
-        // Usually short: a server that is away for long forgets only leases that have ended anyway.
+        // The downtime is usually short. A server that is down for long only forgets leases that have ended anyway.
         let away = if rng.bool() { rng.u64(5..=100) } else { rng.u64(100..=1_500) };
         let until = at + ms(away);
         if busy.server(server, at, until) {
@@ -295,7 +295,7 @@ impl Plan {
         }
     }
 
-    /// Slows a client, but not so much that no attempt is in time.
+    /// Slows a client, but only so much that some attempts are still in time.
     fn slow(&mut self, rng: &mut Rng, at: Duration, client: usize, busy: &mut Busy) {
         let until = at + ms(rng.u64(2_000..=8_000));
         if busy.pace(client, at, until) {
@@ -306,11 +306,11 @@ impl Plan {
         }
     }
 
-    /// Sets one clock at a time wrong, by less than the quarantine, for longer than the quarantine.
+    /// Sets one clock at a time wrong, by less than the quarantine and for longer than the quarantine.
     ///
-    /// A clock that is set back, and forward again, ends leases early when it goes forward. A client that has not read
-    /// it in between cannot know that: a client that was cut off, and a new one. The library does not promise it, so
-    /// such a clock is set only when every client has read it in between.
+    /// If a clock is set back and then forward again, leases end early at the second change. A client that has not read
+    /// the clock in between cannot detect this. This may be a client that was cut off, or a new one. The library does
+    /// not promise this case, so such a clock is set only if every client has read it in between.
     fn step(&mut self, rng: &mut Rng, at: Duration, server: usize, busy: &mut Busy) {
         let most = i64::try_from(self.max_ttl.as_millis()).expect("short");
         let until = at + self.max_ttl.mul_f64(1.3);
@@ -324,7 +324,7 @@ impl Plan {
     }
 }
 
-/// The time until which a fault is already planned.
+/// The times until which faults are already planned.
 struct Busy {
     links: Vec<Vec<Duration>>,
     servers: Vec<Duration>,
@@ -356,7 +356,7 @@ impl Busy {
         take(&mut self.clients[client], at, until)
     }
 
-    /// Lets every client live until `end`, and reach the server until `until`, if all of them can.
+    /// Makes every client live until `end`, and reach the server until `until`. Returns whether all of them can.
     fn all_look(&mut self, server: usize, at: Duration, until: Duration, end: Duration) -> bool {
         let all = self.links.iter().map(|links| links[server]).chain(self.clients.iter().copied());
         let free = all.max().is_none_or(|busy| busy < at);
@@ -384,7 +384,7 @@ fn take(busy: &mut Duration, at: Duration, until: Duration) -> bool {
     free
 }
 
-/// While a clock goes slow for a while, no client is cut off from it, and no client is new.
+/// While a clock is behind for a while, no client is cut off from it, and no client is new.
 #[test]
 fn every_client_looks_at_a_clock_that_is_set_back() {
     let mut set_back = 0;

@@ -1,4 +1,4 @@
-//! Bugs of a client, planted around the store that it uses: the library itself is unchanged.
+//! Bugs of a client, planted around the store that the client uses. The library itself is unchanged.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,7 +18,7 @@ use lock_core::testkit::Claims;
 pub(crate) enum Mistake {
     /// The lease is counted from the answer instead of from the request.
     ValidityFromReply,
-    /// Nothing is subtracted from the lease for clocks of another speed.
+    /// Nothing is subtracted from the lease for clocks that run at another speed.
     NoDrift,
     /// An unanswered request is repeated by another owner, and the first owner is forgotten.
     RetryWithNewToken,
@@ -131,11 +131,11 @@ impl<B: Backend> Backend for Planted<B> {
     }
 }
 
-/// A store whose client numbers the hand-offs of its process up to its own clock, and not up to the time that the store
-/// has confirmed: the library takes the client's time for the store's.
+/// A store whose client numbers the hand-offs of its process up to its own clock, instead of up to the time that the
+/// store has confirmed. The library takes the client's time for the store's time.
 pub(crate) struct ByClock<B> {
     inner: B,
-    /// The first token of each owner, and when it arrived.
+    /// The first token of each owner, and the time of its arrival.
     first: Mutex<HashMap<Owner, (FencingToken, Moment)>>,
 }
 
@@ -150,7 +150,7 @@ impl<B: Backend> ByClock<B> {
         Self { inner, first: Mutex::default() }
     }
 
-    /// Returns the first token of this owner plus the time since it arrived, in microseconds.
+    /// Returns the first token of this owner plus the time since its arrival, in microseconds.
     fn shown(&self, claim: &Claim) -> Option<FencingToken> {
         let (first, arrived) =
             *self.first.lock().unwrap_or_else(PoisonError::into_inner).get(&claim.owner)?;

@@ -1,9 +1,9 @@
-//! A client process that can be paused, as by a garbage collector or a suspended machine.
+//! A client process that can be paused, as a garbage collector or a suspended machine does.
 //!
 //! The hosts of the network are polled in every step, and nothing keeps their timers from firing. So in worlds with
-//! pauses a client has two parts: a machine, which is such a host and carries bytes, and a process with its own
-//! runtime, which advances as far as the world in every step, or not at all. When it continues, its clock has advanced
-//! as well: the messages sent to it meanwhile are there, and all its timers are late.
+//! pauses a client has two parts. The machine is such a host, and carries bytes. The process has its own runtime, which
+//! advances as far as the world in every step, or not at all. When the process continues after a pause, its clock has
+//! advanced as well: the messages that arrived meanwhile are there, and all its timers are late.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -34,17 +34,18 @@ struct Call {
     made: oneshot::Sender<io::Result<DuplexStream>>,
 }
 
-/// The channel through which a machine receives the connection requests of its process. Replaced after every start.
+/// The channel through which a machine receives the connection requests of its process. Each start replaces the
+/// channel.
 #[derive(Clone, Default)]
 pub(crate) struct Port(Rc<RefCell<Option<mpsc::UnboundedSender<Call>>>>);
 
-/// The data of the process that runs now.
+/// The data of the current process.
 #[derive(Clone)]
 struct Running {
     port: Port,
-    /// When the world began, by the clock of its runtime.
+    /// The time at which the world began, by the clock of the process's runtime.
     beginning: Instant,
-    /// How long it was paused.
+    /// The total time for which the process was paused.
     stood: Duration,
 }
 
@@ -52,7 +53,7 @@ thread_local! {
     static RUNNING: RefCell<Option<Running>> = const { RefCell::new(None) };
 }
 
-/// Returns the true time at a process.
+/// Returns the true time in the current process.
 pub(crate) fn now() -> Option<Duration> {
     let beginning = RUNNING.with_borrow(|running| running.as_ref().map(|running| running.beginning))?;
     Some(shown() - beginning)
@@ -64,12 +65,12 @@ fn shown() -> Instant {
     Instant::now()
 }
 
-/// Returns how long the process that runs was paused.
+/// Returns how long the current process was paused.
 pub(crate) fn stood() -> Duration {
     RUNNING.with_borrow(|running| running.as_ref().map_or(Duration::ZERO, |running| running.stood))
 }
 
-/// Connects the process that runs; `None` if none does.
+/// Connects the current process. Returns `None` if no process runs.
 pub(crate) fn dial(host: &str, port: u16) -> Option<impl Future<Output = io::Result<DuplexStream>> + use<>> {
     let running = RUNNING.with_borrow(Clone::clone)?;
     let (made, answer) = oneshot::channel();
@@ -119,9 +120,9 @@ pub(crate) struct Process {
     begin: Box<dyn Fn() -> Life>,
     port: Port,
     life: Option<Alive>,
-    /// When it was paused.
+    /// The time at which the process was paused.
     stopped: Option<Duration>,
-    /// How often it was paused.
+    /// The number of pauses of the process.
     stops: Rc<Cell<usize>>,
     stood: Duration,
 }
@@ -146,7 +147,7 @@ impl Process {
             .build()
             .expect("a runtime");
         let tasks = LocalSet::new();
-        // Timers count whole milliseconds.
+        // This sleep is needed because timers count whole milliseconds.
         runtime.block_on(async { sleep(Duration::from_millis(1)).await });
         let entered = runtime.enter();
         let beginning = shown() - at;
@@ -156,26 +157,26 @@ impl Process {
         self.stopped = None;
     }
 
-    /// Kills the machine, and everything on it.
+    /// Kills the machine, and everything that runs on it.
     pub(crate) fn crash(&mut self) {
         self.life = None;
     }
 
-    /// Pauses it at `at`.
+    /// Pauses the process at `at`.
     pub(crate) fn stop(&mut self, at: Duration) {
         self.stopped = Some(at);
         self.stops.set(self.stops.get() + 1);
     }
 
-    /// Continues it at `at`.
+    /// Continues the process at `at`.
     pub(crate) fn go_on(&mut self, at: Duration) {
         let Some(stopped) = self.stopped.take() else { return };
         self.stood += at - stopped;
-        // Before anything is polled, so that late timers are seen late.
+        // The clock advances before anything is polled, so that late timers are seen to be late.
         self.run(|_| advance(at - stopped));
     }
 
-    /// Advances it by `time`, unless it is paused.
+    /// Advances the process by `time`, unless it is paused.
     pub(crate) fn tick(&mut self, time: Duration) {
         if self.stopped.is_none() {
             self.run(|tasks| tasks.run_until(sleep(time)));

@@ -1,4 +1,5 @@
-//! The protected resource as it should be built: it refuses fencing tokens that are smaller than one that it has seen.
+//! The protected resource as a user should build it. It refuses fencing tokens that are smaller than one that it has
+//! received.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,37 +11,37 @@ use lock_core::FencingToken;
 use crate::check::Oracle;
 use crate::journal::Journal;
 
-/// One resource for each key. It has no faults.
+/// The resources, one for each key. They have no faults.
 #[derive(Clone)]
 pub(crate) struct Resource {
     seen: Rc<RefCell<BTreeMap<String, Seen>>>,
-    /// The bug: it accepts every write.
+    /// Whether the resource has the bug that it accepts every write.
     takes_all: bool,
     journal: Journal,
 }
 
-/// The uses of it so far.
+/// The uses of a resource so far.
 #[derive(Default)]
 struct Seen {
-    /// The largest token of a writer, and the largest of all.
+    /// The largest token of a writer, and the largest token of all users.
     written: Option<FencingToken>,
     largest: Option<FencingToken>,
-    /// The start of the youngest hold whose write was accepted.
+    /// The start of the youngest hold with an accepted write.
     youngest: Duration,
 }
 
-/// One use of it.
+/// One use of a resource.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use<'a> {
     pub(crate) who: &'a str,
     pub(crate) key: &'a str,
     pub(crate) token: FencingToken,
-    /// Whether it only reads, as others do beside it.
+    /// Whether the user only reads, possibly next to other readers.
     pub(crate) reads: bool,
-    /// The start of the hold under which it runs.
+    /// The start of the hold to which the use belongs.
     pub(crate) since: Duration,
-    /// Whether its user certainly holds that lock. Then a refusal is wrong, because it says that a later client has had
-    /// the lock already.
+    /// Whether the user certainly holds that lock. Then a refusal is wrong, because it means that a later client
+    /// already had the lock.
     pub(crate) held: bool,
 }
 
@@ -53,7 +54,7 @@ impl Resource {
     pub(crate) fn serve(&self, Use { who, key, token, reads, since, held }: Use<'_>) {
         let mut all = self.seen.borrow_mut();
         let seen = all.entry(key.to_owned()).or_default();
-        // Readers come in any order between two writers.
+        // Between two writers, readers arrive in any order.
         let least = if reads { seen.written } else { seen.largest };
         let taken = self.takes_all || Some(token) >= least;
         let what = if reads { "reads" } else { "writes to" };

@@ -12,7 +12,7 @@ pub(crate) enum Reply {
     /// Text for people, as `INFO` returns it.
     Verbatim(String),
     Array(Vec<Self>),
-    /// A message that is no answer.
+    /// A message that is not the answer to a request.
     Push(Vec<Self>),
     Map(Vec<(Self, Self)>),
     Error(String),
@@ -31,7 +31,7 @@ impl Reply {
         Self::Error(text.into())
     }
 
-    /// Appends the answer as it crosses the network.
+    /// Appends the answer in the format of the network protocol.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let line = |out: &mut Vec<u8>, sign: char, text: &str| {
             out.extend_from_slice(format!("{sign}{text}\r\n").as_bytes());
@@ -69,7 +69,8 @@ impl Reply {
     }
 }
 
-/// Takes the next complete request from the received bytes: an array of bulk strings, the only form that clients send.
+/// Removes the next complete request from the received bytes. It is an array of bulk strings, the only form that
+/// clients send.
 pub(crate) fn request(received: &mut BytesMut) -> Option<Vec<Vec<u8>>> {
     let mut at = 0;
     let count = number(received, &mut at, b'*')?;

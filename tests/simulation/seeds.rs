@@ -1,4 +1,4 @@
-//! Seed after seed: no two holds overlap, whatever happens within the assumptions.
+//! Runs one seed after the other. No two holds overlap, whatever happens within the assumptions.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::plan::Plan;
 use crate::world::{self, Flaw, Outcome};
 
-/// The number of seeds in a run of all tests, at the scale of 1.
+/// The number of seeds if all tests run, at the scale of 1.
 const SEEDS: u64 = 100;
 
-/// The events that must happen in a hundred worlds, because otherwise the worlds prove nothing about them.
+/// The events that must happen in a hundred worlds. Without them, the worlds prove nothing about them.
 const SEEN: [&str; 11] = [
     "downgrades",
     "grants of all keys",

@@ -16,9 +16,9 @@ const BEGINNING: i64 = 1_763_000_000_000_000;
 /// The clock of one server.
 #[derive(Debug)]
 pub(crate) struct ServerClock {
-    /// How far it is ahead of the true time, in us.
+    /// How far the clock is ahead of the true time, in us.
     ahead: Cell<i64>,
-    /// How much it gains, in us for each second.
+    /// How much the clock gains, in us for each second.
     gains: i64,
     /// Returns the true time since the world began.
     truth: fn() -> Duration,
@@ -29,31 +29,31 @@ impl ServerClock {
         Self { ahead: Cell::new(0), gains, truth }
     }
 
-    /// Sets it forward by `by`.
+    /// Sets the clock forward by `by`.
     pub(crate) fn step(&self, by: i64) {
         self.ahead.set(self.ahead.get() + by);
     }
 
-    /// Returns its time in us.
+    /// Returns the time of the clock in us.
     pub(crate) fn now(&self) -> i64 {
         let truth = i64::try_from((self.truth)().as_micros()).expect("a short run");
         BEGINNING + truth + truth / 1_000 * self.gains / 1_000 + self.ahead.get()
     }
 }
 
-/// Changes a script before it is loaded, to plant a bug without a change of the library.
+/// Changes a script before it is loaded. It plants a bug without a change of the library.
 pub(crate) type Patch = Rc<dyn Fn(String) -> String>;
 
-/// One server. It outlives its crashes; [`start`](Self::start) determines what it remembers of its earlier life.
+/// One server. It outlives its crashes. [`start`](Self::start) determines which data remain from its earlier life.
 pub(crate) struct Server {
     pub(crate) name: String,
     data: Rc<RefCell<Keyspace>>,
     pub(crate) clock: Rc<ServerClock>,
     scripts: Scripts,
     life: Rc<Cell<u64>>,
-    /// The number of keys that it has evicted in this life.
+    /// The number of keys that the server has evicted in this life.
     evicted: Rc<Cell<u64>>,
-    /// Whether it hides evictions from its clients.
+    /// Whether the server hides evictions from its clients.
     is_silent: bool,
     forgets: Cell<bool>,
     patch: Option<Patch>,
@@ -63,7 +63,7 @@ pub(crate) struct Server {
 /// The state of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Talk {
-    /// The client.
+    /// The name of the client.
     client: String,
     /// The commands since `MULTI`.
     queued: Option<Vec<Vec<Vec<u8>>>>,
@@ -94,7 +94,7 @@ impl Server {
         self.forgets.set(forgets);
     }
 
-    /// Begins a life with another run id and no scripts. The data are there unless they were lost.
+    /// Begins a life with another run id and no scripts. The data are kept unless they were lost.
     pub(crate) fn start(&self) {
         self.life.set(self.life.get() + 1);
         self.evicted.set(0);
@@ -104,12 +104,12 @@ impl Server {
         }
     }
 
-    /// Empties it while it runs.
+    /// Deletes all data of the running server.
     pub(crate) fn flush(&self) {
         self.data.borrow_mut().clear();
     }
 
-    /// Evicts a key, if it exists, like a server that is short of memory.
+    /// Evicts a key if it exists, like a server that is short of memory.
     pub(crate) fn evict(&self, key: &str) {
         let look = self.look_at(&[key.as_bytes().to_vec()]);
         for (key, seen) in &look {
@@ -119,7 +119,7 @@ impl Server {
         }
     }
 
-    /// Deletes a key, like a user who is unrelated to the locks.
+    /// Deletes a key, like a user without any relation to the locks.
     pub(crate) fn delete(&self, key: &[u8]) {
         self.data.borrow_mut().remove(key);
     }
@@ -131,7 +131,7 @@ impl Server {
         owner_of(&data.see(key)?.text).map(<[u8]>::to_vec)
     }
 
-    /// Flushes its scripts while it runs.
+    /// Deletes the scripts of the running server.
     pub(crate) fn flush_scripts(&self) {
         self.scripts.forget();
     }
@@ -172,11 +172,11 @@ impl Server {
         let name = words[0].to_ascii_uppercase();
         match (name.as_slice(), words.get(1).map(|word| word.to_ascii_uppercase())) {
             (b"HELLO", _) => hello(),
-            // Like a server before 7.2.
+            // The answer is that of a server before 7.2.
             (b"CLIENT", Some(what)) if what == b"SETINFO" => Reply::error(
                 "ERR Unknown subcommand or wrong number of arguments for 'SETINFO'. Try CLIENT HELP.",
             ),
-            // No message is ever published on it.
+            // The server never publishes a message on this channel.
             (b"SUBSCRIBE", Some(_)) if words.len() == 2 => {
                 Reply::Push(vec![Reply::text("subscribe"), Reply::Bulk(words[1].clone()), Reply::Int(1)])
             }
@@ -190,7 +190,7 @@ impl Server {
                 Reply::Bulk(name) => self.evaluate(client, &name, words),
                 refused => refused,
             },
-            // The checks of the user's rights, at a key that never exists.
+            // These scripts check the user's rights, with a key that never exists.
             (b"EVALSHA", _) if words[1].iter().all(|digit| *digit == b'0') => {
                 Reply::error("NOSCRIPT No matching script. Please use EVAL.")
             }
@@ -260,7 +260,7 @@ fn run(
             Reply::Array(vec![part(now / 1_000_000), part(now % 1_000_000)])
         }
         b"INFO" => Reply::Verbatim(info(name, life, evicted)),
-        // There are no subscribers.
+        // The channel has no subscribers.
         b"PUBLISH" => Reply::Int(0),
         _ => {
             let mut data = data.borrow_mut();
@@ -284,7 +284,7 @@ fn hello() -> Reply {
     ])
 }
 
-/// Returns the fields that the library reads. The run id belongs to this server and this life of it.
+/// Returns the fields that the library reads. The run id belongs to this life of this server.
 fn info(name: &str, life: u64, evicted: u64) -> String {
     let run: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
     format!(

@@ -1,15 +1,15 @@
-//! A world of one store, `redis://`, in which the tasks of one client hand one grant on and number their holds, and
-//! other clients try now and then.
+//! A world of one store, `redis://`. The tasks of one client hand one grant on and number their holds, and other
+//! clients sometimes try to get the lock.
 //!
 //! Unlike a majority behind its gate, the server forgets a held lock and grants it to another client while the old
-//! holder does not know. So two clients may hold at once here, which is no violation. At every moment, however, the
-//! client that has the lock by the server has a larger token than any used before, and every other client has a smaller
-//! one than the holder. Otherwise the resource would refuse the only client that has the lock.
+//! holder is not informed. So two clients may hold at once here, which is no violation. But at every moment the client
+//! that has the lock by the server has a larger token than any used before, and all other clients have smaller tokens
+//! than the holder. Otherwise the resource would refuse the only client that has the lock.
 //!
-//! After some sessions the grant lingers: the next session enters it without a word to the server, which may have
-//! forgotten it.
+//! After some sessions the grant lingers. The next session reuses the grant without a request to the server, which may
+//! have forgotten it.
 //!
-//! All notifications of the server are lost: only its own heartbeats wake a waiter.
+//! All notifications of the server are lost, so only its own heartbeats wake a waiter.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -54,7 +54,7 @@ struct Truth {
 
 #[derive(Default)]
 struct Uses {
-    /// The largest token, and its client.
+    /// The largest token, and the client that used it.
     largest: Option<(FencingToken, String)>,
     /// The owner that had the lock at its last rightful use, and the smallest token of such a use.
     holder: Option<(Vec<u8>, FencingToken)>,
@@ -86,7 +86,7 @@ impl Truth {
                         Some(format!("{other} has the lock, and {client} uses a token that is not smaller"));
                 }
             }
-            // The key is free, or this client has two grants: its old tasks may not know.
+            // The key is free, or this client has two grants and its old tasks were not notified yet.
             _ => {}
         }
         if uses.largest.as_ref().is_none_or(|(largest, _)| *largest < token) {
@@ -98,7 +98,7 @@ impl Truth {
         }
     }
 
-    /// Returns whether the client has the lock, by the server.
+    /// Returns whether the client has the lock, according to the server.
     fn is_held_by(&self, client: &str) -> bool {
         let holder = self.server.holder(KEY.as_bytes());
         let of = |owner: Vec<u8>| self.journal.owners(|all| all.only_of(&owner));
@@ -112,7 +112,7 @@ impl Truth {
     }
 }
 
-/// How fast the tasks of a session hand the grant on. A hold takes no time, except for one of `every`.
+/// How fast the tasks of a session hand the grant on. A hold takes no time, except for one out of `every`.
 #[derive(Clone)]
 struct Pace {
     every: u32,
@@ -121,9 +121,9 @@ struct Pace {
 }
 
 impl Pace {
-    /// Picks a slow pace, or 900 hand-offs in a millisecond. That is fewer than the microseconds that pass, so a
-    /// process that numbers them by its own clock never has to ask the store. It is nearly as many, so its numbers soon
-    /// reach the token of a client that was granted the lock a little later.
+    /// Picks a slow pace, or 900 hand-offs in a millisecond. These are fewer hand-offs than microseconds, so a process
+    /// that numbers them by its own clock never has to request a token. But they are nearly as many, so the numbers
+    /// soon reach the token of a client that was granted the lock a little later.
     fn new(rng: &mut Rng) -> Self {
         let (every, longest) = if rng.u8(..3) == 0 { (256, 3) } else { (900, 1) };
         Self { every, longest, turns: Rc::default() }
@@ -139,7 +139,7 @@ impl Pace {
     }
 }
 
-/// One process.
+/// One client process.
 #[derive(Clone)]
 struct Client {
     name: String,
@@ -186,7 +186,7 @@ impl Client {
         }
     }
 
-    /// Acquires and releases, one hold after another.
+    /// Acquires and releases repeatedly.
     async fn turns(
         self,
         (locks, mut rng, pace): (LockManager, Rng, Pace),
@@ -205,7 +205,7 @@ impl Client {
         }
     }
 
-    /// Tries now and then without waiting, and so is the first to find that the key is free.
+    /// Sometimes tries without waiting, and so is the first to find the key free.
     async fn tries(self, locks: LockManager, mut rng: Rng) -> turmoil::Result {
         loop {
             let request = locks.lock(KEY).fencing(rng.bool()).strategy(strategy::fail_fast()).max_waiters(0);
@@ -233,12 +233,12 @@ impl Client {
     }
 }
 
-/// How the server forgets.
+/// The ways in which the server loses its data.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
     Everything,
     TheLock,
-    /// It dies, and returns without its data.
+    /// The server dies, and returns without its data.
     Life,
 }
 
@@ -275,8 +275,8 @@ pub(crate) fn run(seed: u64, by_clock: bool) -> Outcome {
         sim.host(name, move || client.clone().live());
     }
     let mut loss = ms(rng.u64(20..200));
-    // A loss does the most harm to a young grant of the client that hands on: few numbers follow its first token, so
-    // the next holder's token is not far above.
+    // A loss does the most harm to a young grant of the client that hands on. Few numbers follow its first token, so
+    // the next holder's token is only slightly larger.
     let (back, mut holder) = (Cell::new(None), None);
     while sim.elapsed() < LENGTH {
         let at = sim.elapsed();
@@ -298,7 +298,7 @@ pub(crate) fn run(seed: u64, by_clock: bool) -> Outcome {
             let how = [Loss::Everything, Loss::TheLock, Loss::Life][rng.usize(..3)];
             journal.note_at(at, "--", format_args!("the server loses {how:?}"));
             journal.count("losses");
-            // Everything that a crash ends, ends at this moment.
+            // All holds that a crash ends have this end time.
             journal::stop(Some(at));
             match how {
                 Loss::Everything => server.flush(),
@@ -323,9 +323,9 @@ pub(crate) fn run(seed: u64, by_clock: bool) -> Outcome {
     Outcome { seed, verdict, counts: journal.counts(), hash: journal.hash(), text: journal.text() }
 }
 
-/// The number of worlds that run at least, and at most if the first ones did not show enough. Worlds differ a
-/// thousandfold: the session of a loser uses the resource a few times or a few thousand times before it knows of the
-/// loss.
+/// The smallest number of worlds, and the largest number if the first worlds did not show enough. Worlds differ a
+/// thousandfold: after a loss, the old holder's session uses the resource a few times or a few thousand times before it
+/// is notified.
 const SEEDS: (u64, u64) = (12, 60);
 
 #[test]

@@ -1,4 +1,4 @@
-//! The store through which a client gets its locks.
+//! The store from which a client gets its locks.
 
 use lock_core::backend::Backend;
 use lock_core::backend::redis::Redis;
@@ -13,12 +13,12 @@ use crate::planted::{Mistake, Planted};
 /// The store of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// As users configure it: `redlock://`.
+    /// The store as users configure it: `redlock://`.
     #[default]
     Redlock,
-    /// The same servers without the gate: Redlock as it is described elsewhere.
+    /// The same servers without the gate, which is Redlock as it is described elsewhere.
     Ungated,
-    /// With a client that makes a mistake.
+    /// The client of the store makes a mistake.
     Mistaken(Mistake),
 }
 
@@ -47,7 +47,7 @@ pub(crate) async fn connect(kind: Kind, plan: &Plan) -> Result<LockManager> {
             let options = VoterOptions::new(plan.max_ttl);
             let voters = Voter::connect_all(urls.iter().map(String::as_str), options).await?;
             match mistake {
-                // The library itself releases what a quorum did not answer, so this mistake is planted below the
+                // A quorum itself releases requests that were not answered, so this mistake is planted below the
                 // quorum.
                 Mistake::RetryWithNewToken => manager(Quorum::new(Planted::each(voters, mistake))?, plan),
                 _ => manager(Planted::new(Quorum::new(voters)?, mistake), plan),
@@ -60,9 +60,9 @@ fn manager(backend: impl Backend, plan: &Plan) -> Result<LockManager> {
     LockManager::builder(backend).ttl(plan.max_ttl).service(service()).build()
 }
 
-/// Returns the name of a service with which every owner record has one length. The host name and the process id of the
-/// machine that simulates are in it too, and a world must depend on its seed alone: the length of a request decides what
-/// leaves in one write with it.
+/// Returns the name of a service with which every owner record has the same length. The record also contains the host
+/// name and the process id of the simulating machine. A world must depend on its seed alone, and the length of a
+/// request decides which data are sent in the same write.
 pub(crate) fn service() -> String {
     const LENGTH: usize = 80;
     let identity = Identity::of_this_process("");

@@ -20,9 +20,9 @@ pub(crate) struct Turn {
     pub(crate) gives_up: Option<Duration>,
     pub(crate) time: Duration,
     pub(crate) end: End,
-    /// Whether it does not wait for the answer to its release.
+    /// Whether the client does not wait for the answer to its release.
     pub(crate) in_background: bool,
-    /// Whether it writes without checking its lock, even if the lock is lost.
+    /// Whether the client writes without a check of its lock, even if the lock is lost.
     pub(crate) careless: bool,
 }
 
@@ -38,18 +38,18 @@ pub(crate) enum Ask {
     All,
 }
 
-/// The way to hold it.
+/// The way in which the client holds the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// With a guard.
+    /// The client uses a guard.
     Guard,
-    /// By `run`.
+    /// The client uses `run`.
     Run,
-    /// By `run`, and again inside it.
+    /// The client uses `run`, and another `run` inside it.
     Nested,
 }
 
-/// How long it waits for another holder.
+/// How long the client waits for another holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
     No,
@@ -62,7 +62,7 @@ pub(crate) enum Waits {
 pub(crate) enum End {
     Released,
     Dropped,
-    /// It continues until it is lost, if it is not renewed.
+    /// The hold continues until the lock is lost, if it is not renewed.
     Lost,
 }
 
@@ -146,7 +146,7 @@ impl Turn {
         }
     }
 
-    /// Returns the request of this round, by a client with this lapse.
+    /// Returns the request of this round, for a client with this lapse.
     pub(crate) fn request(&self, locks: &LockManager, lapse: Lapse) -> LockRequest {
         let request = self.ask.request(locks).ttl(self.ttl).renew(self.renewed).fencing(self.fencing);
         let request = match self.waits {
@@ -161,7 +161,7 @@ impl Turn {
         request.on_lost(if lapse == Lapse::GoesOnWhenLost { OnLost::Finish } else { OnLost::Cancel })
     }
 
-    /// Returns the time for which it holds.
+    /// Returns the duration of the hold.
     pub(crate) fn time(&self) -> Duration {
         if self.end == End::Lost { self.ttl * 2 } else { self.time }
     }

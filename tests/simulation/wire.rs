@@ -10,8 +10,9 @@ use turmoil::net::TcpStream;
 
 use crate::journal;
 
-/// A connection that a client has made. If its machine dies, no peer is notified: the bytes sent before arrive, and
-/// nothing after them. (Closing the connections would notify the servers in an order that no seed determines.)
+/// A connection that a client has made. If the client's machine dies, no peer is notified. The bytes that were sent
+/// before still arrive, and nothing else. (Closing the connections would notify the servers in an order that no seed
+/// determines.)
 pub(crate) struct Wire(Option<TcpStream>);
 
 thread_local! {
@@ -28,7 +29,7 @@ impl Wire {
     }
 }
 
-/// Forgets the connections of dead clients, outside of the world, so that no peer is notified.
+/// Drops the connections of dead clients outside of the world, so that no peer is notified.
 pub(crate) fn bury() {
     CUT.take();
 }

@@ -45,9 +45,9 @@ pub(crate) struct Flaw {
 pub(crate) struct Outcome {
     pub(crate) seed: u64,
     pub(crate) verdict: Verdict,
-    /// How often each event happened.
+    /// The number of occurrences of each event.
     pub(crate) counts: BTreeMap<&'static str, usize>,
-    /// A hash of all events, the same for the same seed.
+    /// A hash of all events. The same seed gives the same hash.
     pub(crate) hash: u64,
     /// The text of all events, if it was kept.
     pub(crate) text: String,
@@ -57,7 +57,7 @@ struct World<'a> {
     sim: Sim<'a>,
     plan: Rc<Plan>,
     servers: Vec<Rc<Server>>,
-    /// The clients, in worlds in which they can be paused.
+    /// The clients, if the world can pause them.
     processes: Vec<Process>,
     journal: Journal,
     audit: Audit,
@@ -84,7 +84,7 @@ pub(crate) fn run(plan: Plan, flaw: &Flaw, keeps_text: bool) -> Outcome {
     let plan = Rc::new(plan);
     let mut world = World::new(Rc::clone(&plan), flaw, journal.clone());
     let left = world.run();
-    // A client that holds at the end does so until then.
+    // If a client still holds a lock, its hold ends at this time.
     journal::stop(Some(LENGTH));
     drop(world);
     drop(inside);
@@ -138,7 +138,7 @@ impl World<'_> {
         Self { sim, plan, servers, processes, journal, audit }
     }
 
-    /// Runs to the end. Returns the data that are left on the servers.
+    /// Runs the world to its end. Returns the remaining data of the servers.
     fn run(&mut self) -> BTreeMap<String, crate::audit::Look> {
         let plan = Rc::clone(&self.plan);
         let mut faults = plan.faults.iter().peekable();
@@ -160,7 +160,7 @@ impl World<'_> {
     fn strike(&mut self, fault: Fault) {
         let (server, client) = (|number: usize| format!("s{number}"), |number: usize| format!("c{number}"));
         let (at, sim) = (self.sim.elapsed(), &mut self.sim);
-        // Everything that a crash ends, ends at this moment.
+        // All holds that a crash ends have this end time.
         journal::stop(Some(at));
         match fault {
             Fault::Crash { server: number, forgets } => {
@@ -190,7 +190,7 @@ impl World<'_> {
             Fault::FlushScripts { server: number } => self.servers[number].flush_scripts(),
             Fault::Evict { server: number, key } => self.servers[number].evict(key),
             Fault::Pause { client } => self.processes[client].stop(at),
-            // Not between two steps, because it acts.
+            // This fault is executed below, after the stop between two steps, because it makes the client act.
             Fault::GoOn { .. } => {}
             Fault::CrashClient { client: number } => {
                 self.journal.client_died();
@@ -207,7 +207,7 @@ impl World<'_> {
             }
         }
         wire::bury();
-        // Dead tasks may have drawn random numbers, in any order.
+        // Dead tasks may have drawn random numbers in any order, so the random state is set again.
         let millis = u64::try_from(at.as_millis()).unwrap_or(0);
         fastrand::seed(self.plan.seed.wrapping_mul(1_000_003).wrapping_add(millis));
         journal::stop(None);

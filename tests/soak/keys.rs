@@ -1,25 +1,25 @@
-//! Which key is next, of which kind, and the largest token of each.
+//! Determines the next key and its kind, and stores the largest token of each key.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use lock_core::backend::Mode;
 use lock_core::{LockManager, LockRequest};
 
-/// How many keys there are.
+/// The number of keys.
 const KEYS: usize = 1_000_000;
 
-/// So many requests in a row are for one key, mostly of different tasks.
+/// The number of successive requests for one key, mostly by different tasks.
 const TOGETHER: usize = 4;
 
 /// The permits of a semaphore.
 const PERMITS: u32 = 2;
 
-/// A request, and what it asks for.
+/// A request, and the properties of its lock.
 pub(crate) struct Wanted {
     pub(crate) request: LockRequest,
     pub(crate) keys: Vec<String>,
     pub(crate) mode: Mode,
-    /// The place of the largest token. `None` for readers and permits, whose tokens have no order among each other.
+    /// The index of the largest token, or `None` for readers and permits, whose tokens have no order.
     pub(crate) number: Option<usize>,
 }
 
@@ -34,12 +34,12 @@ impl Keys {
         Self { next: AtomicUsize::new(0), tokens: (0..KEYS).map(|_| AtomicU64::new(0)).collect(), has_order }
     }
 
-    /// Returns how many keys were begun.
+    /// Returns the number of keys in use so far.
     pub(crate) fn begun(&self) -> usize {
         self.next.load(Ordering::Relaxed) / TOGETHER
     }
 
-    /// Returns the next request. A key has one kind.
+    /// Returns the next request. All requests for a key are of one kind.
     pub(crate) fn next(&self, locks: &LockManager) -> Wanted {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         let number = turn / TOGETHER % KEYS;
@@ -51,7 +51,7 @@ impl Keys {
             }
             3 if turn.is_multiple_of(TOGETHER) => (locks.write(one("read")), vec![one("read")], exclusive),
             3 => (locks.read(one("read")), vec![one("read")], Mode::Shared),
-            // Neighbours have a key in common.
+            // Neighbouring requests share a key.
             4 => {
                 let keys = vec![format!("all:{}", number / 10), format!("all:{}", number / 10 + 1)];
                 (locks.all(keys.clone()), keys, exclusive)
@@ -62,7 +62,7 @@ impl Keys {
         Wanted { request, keys, mode, number: is_alone.then_some(number) }
     }
 
-    /// Notes the token of a holder that is alone, and returns the largest one before.
+    /// Records the token of an exclusive holder, and returns the largest earlier token.
     pub(crate) fn note(&self, number: usize, token: u64) -> u64 {
         self.tokens[number].fetch_max(token, Ordering::SeqCst)
     }

@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use super::meter::Sample;
 
-/// Until then memory may grow: the stores keep leases, names and grants for a while.
+/// The time in which memory may still grow, because the stores keep leases, names and grants for a while.
 const WARM: Duration = Duration::from_secs(60);
 
-/// The most that one key of the soak has in a store at once: two keys of a claim, with a row, a holder and a few waiters each.
+/// The largest number of entries of one key in a store: two keys of a claim, each with a row, a holder and a few
+/// waiters.
 const EACH: usize = 8;
 
-/// The part that does not depend on the number of keys: what the tasks hold, and leases that are left to others.
+/// The number of entries that does not depend on the number of keys: locks of the tasks, and leases that expire later.
 const ALWAYS: usize = 1_024;
 
-/// Checks that the server never had more than what is made in the time for which it `keeps` something, and that the process does not grow.
+/// Checks that the server never kept more entries than are created within `keeps`, and that the process does not grow.
 pub(crate) fn check(samples: &[Sample], keeps: Duration) {
     for (at, sample) in samples.iter().enumerate() {
         let then = sample.at.saturating_sub(keeps);

@@ -1,15 +1,15 @@
-//! Keys that are used once: 32 tasks over 1,000,000 keys of every kind, with dropped futures and guards, on each store.
+//! Keys that are used once: 32 tasks use 1,000,000 keys of every kind on each store, and drop some futures and guards.
 //!
-//! No two may hold a key at once. The memory and the file descriptors of the process stay constant, the server keeps no
-//! more than the data of one minute, and nothing a minute after the end. (Redis remembers a fencing token for ten
-//! leases more.) The table of each run is printed:
+//! No two tasks may hold a key at once. The memory and the file descriptors of the process stay constant. The server
+//! keeps at most the data of one minute, and nothing a minute after the end. (Redis remembers a fencing token for ten
+//! more leases.) The test prints the table of each run:
 //!
 //! ```sh
 //! LOCK_SOAK_SECONDS=600 cargo test -p lock-tests --test soak etcd -- --nocapture
 //! ```
 //!
 //! (The first samples show the start. Runs of several minutes show the data of one minute, and whether memory grows.)
-//! By default each store has a few seconds. Half of the time is without fencing tokens, the other half with them.
+//! By default each store gets a few seconds. Half of the time is without fencing tokens, and half is with them.
 #![allow(clippy::print_stdout, reason = "the table is what it is run for")]
 
 mod keys;
@@ -27,13 +27,13 @@ use self::keys::Keys;
 use self::store::Store;
 use self::work::Soak;
 
-/// One at a time: the memory and the descriptors are measured for the whole process.
+/// The soaks run one at a time, because the memory and the descriptors are measured for the whole process.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// How long each half takes by default.
+/// The default duration of each half.
 const HALF: Duration = Duration::from_secs(2);
 
-/// How long things take.
+/// The durations of a run.
 #[derive(Clone, Copy, Debug)]
 struct Times {
     ttl: Duration,
@@ -51,7 +51,7 @@ async fn soak(store: Store, ttl: Duration) {
     let keys = Keys::new(store.has_order());
     let soak = Soak::new(locks, Times { ttl, half }, keys);
     Arc::clone(&soak).run(&store).await;
-    // The others need not wait for that.
+    // The other soaks need not wait until the data are gone.
     drop(alone);
     soak.all_goes(&store).await;
 }

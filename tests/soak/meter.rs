@@ -3,18 +3,18 @@
 use std::fmt;
 use std::time::Duration;
 
-/// The figures of one moment.
+/// The measurements of one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) at: Duration,
     /// The memory of the process, in KiB.
     pub(crate) memory: usize,
     pub(crate) descriptors: usize,
-    /// The data of the server.
+    /// The number of entries on the server.
     pub(crate) left: usize,
-    /// The size of its data.
+    /// The size of the server's data.
     pub(crate) bytes: usize,
-    /// The keys that were begun.
+    /// The number of keys in use so far.
     pub(crate) keys: usize,
     pub(crate) holds: usize,
 }

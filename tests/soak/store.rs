@@ -1,4 +1,4 @@
-//! The stores, and what is left in each of them.
+//! The stores, and the number of entries that remain in each.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use lock_core::backend::redlock::{Voter, VoterOptions};
 use lock_tests::{Etcd, PostgresServer, RedisServer, ZooKeeperServers};
 use zookeeper_client::Client;
 
-/// Everything that a used key leaves in the tables.
+/// Counts the rows of used keys in all tables.
 const ROWS: &str = "SELECT (SELECT count(*) FROM lock_core.keys) + (SELECT count(*) FROM lock_core.holders) \
                     + (SELECT count(*) FROM lock_core.waiters)";
 
-/// The longest lease over a majority.
+/// The longest lease on a majority.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(5);
 
-/// A server with locks, or none.
+/// A server with locks, or the memory of the process.
 #[allow(clippy::large_enum_variant, reason = "a test has one")]
 pub(crate) enum Store {
     Memory,
@@ -32,7 +32,7 @@ impl Store {
     pub(crate) async fn redlock() -> Self {
         let servers = [RedisServer::start(), RedisServer::start(), RedisServer::start()];
         let urls = servers.each_ref().map(RedisServer::url);
-        // They vote at once.
+        // These servers vote at once.
         let voters =
             Voter::bootstrap_new_cluster(urls.iter().map(String::as_str), VoterOptions::new(MAX_TTL));
         voters.await.expect("they are empty");
@@ -64,7 +64,7 @@ impl Store {
         }
     }
 
-    /// Returns the URL. Calls may take long: a busy machine is not what is tested.
+    /// Returns the URL. Calls may take long, because the test is not about a busy machine.
     pub(crate) fn url(&self) -> String {
         match self {
             Self::Memory => "memory://".to_owned(),
@@ -79,18 +79,19 @@ impl Store {
         }
     }
 
-    /// Returns whether there are permits and an order of arrival.
+    /// Returns whether the store supports permits and an order of arrival.
     pub(crate) fn has_order(&self) -> bool {
         !matches!(self, Self::Redlock(_))
     }
 
-    /// Returns how long something may be left of a key: a minute, and of its fencing token on Redis ten leases more.
+    /// Returns how long the store may keep data of a key. This is a minute, and ten leases more for a fencing token on
+    /// Redis.
     pub(crate) fn keeps(&self, ttl: Duration) -> Duration {
         const MINUTE: Duration = Duration::from_secs(60);
         if matches!(self, Self::Redis(_) | Self::Redlock(_)) { MINUTE + ttl * 10 } else { MINUTE }
     }
 
-    /// Returns how many bytes the server has in memory or on the disk for its data, as far as it reports them.
+    /// Returns the size of the server's data in memory or on the disk in bytes, if the server reports it.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Redis(server) => server.info("used_memory").parse().expect("a size"),
@@ -108,12 +109,12 @@ impl Store {
         }
     }
 
-    /// Returns how many keys, nodes, rows and leases there are.
+    /// Returns the number of keys, nodes, rows and leases.
     pub(crate) async fn left(&self) -> usize {
         match self {
             Self::Memory => 0,
             Self::Redis(server) => keys(server),
-            // One is the marker of the voter.
+            // One key on each server is the marker of the voter.
             Self::Redlock(servers) => {
                 servers.iter().map(|server| keys(server).saturating_sub(1)).max().unwrap_or(0)
             }

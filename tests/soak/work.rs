@@ -20,16 +20,16 @@ use super::{Times, left};
 
 const TASKS: usize = 32;
 
-/// How long a request waits.
+/// The longest wait of a request.
 const WAIT: Duration = Duration::from_secs(20);
 
-/// One request of so many is dropped.
+/// One request out of this number is dropped.
 const DROPS: u8 = 8;
 
-/// Holds that ended so long ago are checked no more: no later hold overlaps them.
+/// Holds that ended before this time are no longer checked, because no later hold overlaps them.
 const CHECKED: Duration = Duration::from_secs(2);
 
-/// How much longer than in theory something may be left, on a machine that is busy.
+/// The additional time for which a busy machine may keep data.
 const BUSY: Duration = Duration::from_secs(15);
 
 const fn ms(millis: u64) -> Duration {
@@ -52,7 +52,7 @@ impl Soak {
         Arc::new(Self { locks, times, keys, history, recent: Mutex::default(), holds: AtomicUsize::new(0) })
     }
 
-    /// Runs both halves, prints the table, and checks what it shows.
+    /// Runs both halves, prints the table, and checks its values.
     pub(crate) async fn run(self: Arc<Self>, store: &Store) {
         let mut samples = Vec::new();
         println!("{HEAD}");
@@ -132,7 +132,7 @@ impl Soak {
         }
     }
 
-    /// Checks the holds that ended not long ago, and forgets the others.
+    /// Checks the holds that ended recently, and drops the older ones.
     fn check(&self) {
         let recent = self.recent.lock().expect("no panic").clone();
         history::check(&recent).expect("one holder at a time, and tokens in order");
@@ -154,7 +154,7 @@ impl Soak {
         sample
     }
 
-    /// Waits until the server has nothing of the keys any more.
+    /// Waits until the server has no data of the keys any more.
     pub(crate) async fn all_goes(&self, store: &Store) {
         let since = Bound::new(store.keeps(self.times.ttl) + BUSY);
         let mut left = store.left().await;

@@ -21,7 +21,7 @@ impl Certificates {
     pub fn new(hosts: &[&str]) -> Self {
         let made = Self { directory: Directory::new() };
         let mut params = CertificateParams::new(vec![]).expect("no names are good names");
-        // OpenSSL treats a certificate that has the name of its authority as self-signed.
+        // OpenSSL treats a certificate with the name of its authority as self-signed.
         params.distinguished_name.push(DnType::CommonName, "authority of the tests");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");

@@ -8,8 +8,8 @@ use crate::redis_server::{RedisBuilder, RedisServer};
 use crate::starts::start_in_turn;
 use crate::wait::{Bound, START_WITHIN, monotonic};
 
-/// The time after which a silent node counts as dead: longer than a busy machine keeps one from its turn. A test that
-/// wants a failover sets less.
+/// The time after which a silent node counts as dead. It is longer than a busy machine delays a node. A test that needs
+/// a failover sets a shorter time.
 const NODE_TIMEOUT: Duration = Duration::from_secs(5);
 const PRIMARIES: usize = 3;
 const SLOTS: usize = 16_384;
@@ -17,14 +17,14 @@ const SLOTS: usize = 16_384;
 /// Six nodes. A failover takes one to two seconds longer than the setting `cluster-node-timeout`, by default 5 s.
 #[derive(Debug)]
 pub struct RedisCluster {
-    /// The first primaries in the order of their slots, then a replica of each in the same order.
+    /// The first primaries in the order of their slots, then their replicas in the same order.
     pub nodes: Vec<RedisServer>,
     /// The ports over which the nodes communicate with each other.
     buses: Vec<Port>,
 }
 
 impl RedisCluster {
-    /// Starts the nodes, and returns when all of them agree.
+    /// Starts the nodes, and returns when all nodes agree.
     ///
     /// # Panics
     /// When Redis is not installed, is older than 7.0, or does not start.
@@ -33,10 +33,10 @@ impl RedisCluster {
         Self::start_with(|_, node| node)
     }
 
-    /// Like [`start`](Self::start), with further settings for each node, by its number.
+    /// Starts the nodes with further settings for each node, by its number. Otherwise like [`start`](Self::start).
     ///
     /// # Panics
-    /// As [`start`](Self::start).
+    /// When the conditions of [`start`](Self::start) apply.
     #[must_use]
     pub fn start_with(more: impl Fn(usize, RedisBuilder) -> RedisBuilder) -> Self {
         start_in_turn(|| {
@@ -49,7 +49,7 @@ impl RedisCluster {
         })
     }
 
-    /// Makes a Cluster of nodes that do not know each other yet. The first half of `order` become primaries.
+    /// Creates a Cluster of nodes that do not know each other yet. The first half of `order` become primaries.
     fn assemble(&self, order: &[usize]) {
         let nodes: Vec<&RedisServer> = order.iter().map(|number| &self.nodes[*number]).collect();
         for (number, node) in nodes.iter().enumerate() {
@@ -133,13 +133,13 @@ impl RedisCluster {
     /// Waits until a replica has replaced a primary.
     ///
     /// # Panics
-    /// When that does not happen.
+    /// When no replica replaces it.
     pub fn wait_promoted(&self, number: usize) {
         let replica = &self.nodes[PRIMARIES + number];
         Bound::new(START_WITHIN).block_until("the replica is promoted", || replica.info("role") == "master");
     }
 
-    /// Starts to watch a primary: the channel receives the time at which its replica replaces it, by [`monotonic`].
+    /// Starts to watch a primary. The channel receives the time at which its replica replaces it, by [`monotonic`].
     ///
     /// # Panics
     /// When the replica does not answer.
@@ -159,7 +159,7 @@ impl RedisCluster {
     }
 
     /// Begins to move a slot from one primary to another. From then on the first node redirects requests for keys that
-    /// it does not have.
+    /// have already moved.
     ///
     /// # Panics
     /// When a node refuses.
@@ -183,7 +183,7 @@ impl RedisCluster {
         read.unwrap_or_else(|error| panic!("GET {key} of the replica: {error}"))
     }
 
-    /// Returns the time to live of a key on one node in ms, also while its slot is being moved there.
+    /// Returns the time to live of a key on one node in ms, even while its slot is being moved to that node.
     ///
     /// # Panics
     /// When the node refuses.
@@ -210,7 +210,7 @@ impl RedisCluster {
     /// When a node does not answer.
     #[must_use]
     pub fn moving(&self, slot: usize) -> Option<(usize, usize)> {
-        // `[slot->-id]` on the source, `[slot-<-id]` on the destination.
+        // The node shows `[slot->-id]` on the source, and `[slot-<-id]` on the destination.
         let side = |arrow: &str| {
             (0..PRIMARIES).find(|number| {
                 let nodes: String = self.nodes[*number].get(&["CLUSTER", "NODES"]);
@@ -238,14 +238,14 @@ impl RedisCluster {
     /// Waits until all nodes have reached `epoch`.
     ///
     /// # Panics
-    /// When that does not happen.
+    /// When the nodes do not reach it.
     pub fn wait_epoch(&self, epoch: u64) {
         self.wait("the epoch is known", |node| {
             field(node, "cluster_current_epoch").parse::<u64>().is_ok_and(|current| current >= epoch)
         });
     }
 
-    /// Makes another Cluster of the same nodes. Its epochs start again, and the former replicas are its primaries.
+    /// Creates another Cluster of the same nodes. Its epochs start again, and the former replicas are its primaries.
     ///
     /// # Panics
     /// When a node refuses.
@@ -266,7 +266,7 @@ impl RedisCluster {
 }
 
 fn node(bus: &Port) -> RedisBuilder {
-    // A node writes `nodes.conf` through to the disk, and does nothing else meanwhile.
+    // A node does nothing else while it writes `nodes.conf` to the disk.
     RedisServer::builder()
         .in_memory()
         .config("cluster-enabled", "yes")

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 /// A number in a file that is read, increased and written back without any protection.
 ///
-/// Tasks and processes that add at the same time lose updates, so a sum that is too small proves an overlap. Between
-/// the read and the write it yields to others, so that an overlap nearly always costs an update.
+/// Tasks and processes that add at the same time lose updates, so a sum that is too small proves an overlap. The
+/// counter yields between the read and the write, so that an overlap nearly always loses an update.
 #[derive(Clone, Debug)]
 pub struct Counter {
     path: PathBuf,
 }
 
-/// The digits of `u64::MAX`. A number is always written in full width, so that no reader sees half of one.
+/// The number of digits of `u64::MAX`. A number is always written in full width, so that no reader sees half of it.
 const WIDTH: usize = 20;
 
 impl Counter {
@@ -30,7 +30,7 @@ impl Counter {
         counter
     }
 
-    /// Returns a counter that exists already.
+    /// Returns a counter that already exists.
     #[must_use]
     pub fn open(path: &Path) -> Self {
         Self { path: path.to_owned() }

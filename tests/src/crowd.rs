@@ -1,4 +1,4 @@
-//! A crowd of tasks that wait for one key.
+//! Many tasks that wait for one key.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_core::LockRequest;
 use tokio::task::JoinSet;
 
-/// The tasks that wait, and the numbers of the tasks that were served, in their order.
+/// The waiting tasks, and the numbers of the served tasks in their order.
 #[derive(Debug, Default)]
 pub struct Crowd {
     tasks: JoinSet<()>,
@@ -19,16 +19,16 @@ impl Crowd {
         let served = Arc::clone(&self.served);
         self.tasks.spawn(async move {
             let guard = request.acquire().await.expect("its turn comes");
-            // Before the release, which the next one waits for.
+            // This comes before the release, for which the next task waits.
             served.lock().expect("no panic").push(number);
             guard.release().await.expect("an answer");
         });
     }
 
-    /// Waits until all were served, and returns their order.
+    /// Waits until all tasks were served, and returns their order.
     ///
     /// # Panics
-    /// When that takes longer than `limit`, or a task fails.
+    /// When the wait takes longer than `limit`, or a task fails.
     pub async fn all_served(mut self, limit: Duration) -> Vec<usize> {
         let all = self.tasks.len();
         let ends = async {

@@ -14,7 +14,7 @@ impl Directory {
     /// Creates a directory.
     ///
     /// # Panics
-    /// When it cannot be created.
+    /// When the directory cannot be created.
     #[must_use]
     pub fn new() -> Self {
         let parent = std::env::temp_dir();
@@ -22,11 +22,11 @@ impl Directory {
             .unwrap_or_else(|error| panic!("cannot make a directory under {}: {error}", parent.display()))
     }
 
-    /// Creates a directory in memory, for small files that a server writes through to the disk. Creates it like
-    /// [`new`](Self::new) if this system has no such directory.
+    /// Creates a directory in memory, for small files that a server syncs to the disk. If this system keeps no files in
+    /// memory, creates it like [`new`](Self::new).
     ///
     /// # Panics
-    /// When it cannot be created.
+    /// When the directory cannot be created.
     #[must_use]
     pub fn in_memory() -> Self {
         Self::under(Path::new(MEMORY)).unwrap_or_else(|_| Self::new())
@@ -39,14 +39,14 @@ impl Directory {
             let path = parent.join(name);
             match std::fs::create_dir(&path) {
                 Ok(()) => return Ok(Self(path)),
-                // Left over from a killed process with the same id.
+                // The directory remained from a killed process with the same id.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Returns its path.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
@@ -61,7 +61,7 @@ impl Default for Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // A directory that remains is no reason to fail a test, and a second panic would abort.
+        // A remaining directory is no reason to fail a test, and a second panic would abort.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

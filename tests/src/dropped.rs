@@ -1,14 +1,14 @@
-//! A lock that is dropped, and the next request of the same process.
+//! Drops a lock, and sends the next request from the same process.
 
 use std::time::Duration;
 
 use lock_core::{LockManager, strategy};
 use tokio::sync::Notify;
 
-/// Drops a guard, and then a body that holds the lock, a hundred times. The next request of this process has no patience.
+/// Drops a guard, and then a body that holds the lock, a hundred times. The next request of this process does not wait.
 ///
 /// # Panics
-/// When a request is refused because of a lock that its own process is releasing.
+/// When a request is refused because its own process is still releasing the lock.
 pub async fn dropped_refuses_no_request(locks: &LockManager, ttl: Duration) {
     let request = || locks.lock("k").ttl(ttl).strategy(strategy::fail_fast());
     for number in 0..100 {

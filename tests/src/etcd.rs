@@ -15,13 +15,13 @@ use crate::wait::{Bound, START_WITHIN};
 
 const INSTALL: &str = "etcd is not installed; run: apt-get install -y etcd-server etcd-client";
 
-/// How long one request to a member may take. Most are asked again, because a member may be stopped.
+/// The longest time of one request to a member. Most requests are repeated, because a member may be stopped.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// `etcd` child processes on free ports of 127.0.0.1, which form one cluster. Nothing is forced to disk.
+/// `etcd` child processes on free ports of 127.0.0.1, which form one cluster. The members do not sync to the disk.
 ///
-/// All methods block the calling thread. Dropping the value kills the members, also stopped ones, and removes their
-/// directories.
+/// All methods block the calling thread. Dropping the value kills the members, including stopped ones, and removes
+/// their directories.
 #[derive(Debug)]
 pub struct Etcd {
     members: Vec<Member>,
@@ -31,13 +31,13 @@ pub struct Etcd {
 
 #[derive(Debug)]
 struct Member {
-    // Dropped in this order: the process before the directory that it works in and the ports that it listens on.
+    // The fields are dropped in this order: the process before its working directory and its ports.
     process: Process,
     directory: Directory,
     client: Port,
     peer: Port,
     metrics: Port,
-    /// In front of `peer`, if it can be cut off.
+    /// The proxy in front of `peer`, if the member can be cut off.
     peers: Option<Peers>,
 }
 
@@ -48,12 +48,12 @@ pub struct EtcdBuilder {
     members: usize,
     arguments: Vec<String>,
     partitionable: bool,
-    /// The arguments for TLS to clients.
+    /// The arguments for TLS with clients.
     tls: Vec<String>,
 }
 
 impl EtcdBuilder {
-    /// Sets the number of members; 1 by default.
+    /// Sets the number of members. The default is 1.
     pub fn members(mut self, members: usize) -> Self {
         self.members = members;
         self
@@ -71,7 +71,7 @@ impl EtcdBuilder {
         self
     }
 
-    /// Speaks TLS with clients. Clients must show a certificate if `both_sides` is true.
+    /// Uses TLS with clients. Clients must show a certificate if `both_sides` is true.
     pub fn tls(mut self, certificates: &Certificates, both_sides: bool) -> Self {
         let file = |name| certificates.file(name).display().to_string();
         self.tls =
@@ -123,7 +123,7 @@ impl Etcd {
     /// Starts one member.
     ///
     /// # Panics
-    /// As [`EtcdBuilder::start`].
+    /// When the conditions of [`EtcdBuilder::start`] apply.
     #[must_use]
     pub fn start() -> Self {
         Self::builder().start()
@@ -140,7 +140,7 @@ impl Etcd {
         format!("etcd://{}", self.places(0..self.members.len()))
     }
 
-    /// Returns the URL of one member alone.
+    /// Returns the URL of a single member.
     #[must_use]
     pub fn url_of(&self, member: usize) -> String {
         format!("etcd://{}", self.places(member..member + 1))
@@ -152,7 +152,7 @@ impl Etcd {
         format!("etcd://{user}:{password}@{}", self.places(0..self.members.len()))
     }
 
-    /// Returns the port of a member for clients.
+    /// Returns the client port of a member.
     #[must_use]
     pub fn port(&self, member: usize) -> u16 {
         self.members[member].client.address().port()
@@ -170,12 +170,12 @@ impl Etcd {
         places.join(",")
     }
 
-    /// Kills a member with SIGKILL, and returns when it is gone.
+    /// Kills a member with SIGKILL, and returns when it has ended.
     pub fn kill9(&mut self, member: usize) {
         self.members[member].process.kill9();
     }
 
-    /// Starts a member again, with its data. Kills it first if it runs. Does not wait for it.
+    /// Restarts a member with its data. Kills the member first if it runs. Does not wait until it is ready.
     pub fn restart(&mut self, member: usize) {
         self.kill9(member);
         let place = &self.members[member];
@@ -183,23 +183,23 @@ impl Etcd {
         self.members[member].process = spawn(&self.builder, member, &self.cluster, parts);
     }
 
-    /// Stops a member with SIGSTOP: its connections stay open and get no answer.
+    /// Stops a member with SIGSTOP. Its connections stay open and get no answer.
     ///
     /// # Panics
-    /// When it has ended.
+    /// When the member has ended.
     pub fn stop(&self, member: usize) {
         self.members[member].process.stop();
     }
 
-    /// Continues a member.
+    /// Continues a stopped member.
     ///
     /// # Panics
-    /// When it has ended.
+    /// When the member has ended.
     pub fn cont(&self, member: usize) {
         self.members[member].process.cont();
     }
 
-    /// Cuts a member off from the others, until [`rejoin`](Self::rejoin). Clients reach it as before.
+    /// Cuts a member off from the others until [`rejoin`](Self::rejoin). Clients still reach the member.
     ///
     /// # Panics
     /// When the cluster is not [`partitionable`](EtcdBuilder::partitionable), or does not answer.
@@ -222,8 +222,8 @@ impl Etcd {
             .for_each(|peers| peers.cut(Cut::Nobody));
     }
 
-    /// Returns whether every member reaches every other one. For a while after [`rejoin`](Self::rejoin) not all do, and
-    /// to cut off the next one would leave no majority.
+    /// Returns whether every member reaches every other member. For a while after [`rejoin`](Self::rejoin) some do not.
+    /// If the next member were cut off then, there would be no majority.
     #[must_use]
     pub fn is_joined(&self) -> bool {
         self.members.iter().all(|member| {
@@ -234,10 +234,10 @@ impl Etcd {
         })
     }
 
-    /// Returns the number of the leader, by the first member that answers and knows one.
+    /// Returns the number of the leader, as reported by the first member that answers and knows the leader.
     ///
     /// # Panics
-    /// When there is none for long.
+    /// When there is no leader for a long time.
     #[must_use]
     pub fn leader(&self) -> usize {
         let bound = Bound::new(START_WITHIN);
@@ -258,12 +258,12 @@ impl Etcd {
         is("etcd_server_is_leader 1") && is("etcd_server_has_leader 1")
     }
 
-    /// Returns a number of the members' own metrics, of the first member.
+    /// Returns the value of a metric of the first member.
     #[must_use]
     pub fn metric(&self, name: &str) -> f64 {
         let bound = Bound::new(START_WITHIN);
         let mut text = String::new();
-        // No answer must not be taken for a metric that is not there.
+        // A missing answer must not be mistaken for a missing metric.
         bound.block_until("the first member tells its metrics", || {
             text = get(&self.members[0].metrics, "/metrics");
             !text.is_empty()
@@ -272,16 +272,16 @@ impl Etcd {
         line.and_then(|number| number.trim().parse().ok()).unwrap_or(0.0)
     }
 
-    /// Runs `etcdctl` against all members, and returns what it prints.
+    /// Runs `etcdctl` against all members, and returns its output.
     ///
     /// # Panics
-    /// When it is not installed, or fails.
+    /// When `etcdctl` is not installed, or fails.
     #[allow(clippy::must_use_candidate, reason = "most commands are run for what they do")]
     pub fn ctl(&self, arguments: &[&str]) -> String {
         run(&self.places(0..self.members.len()), arguments)
     }
 
-    /// Like [`ctl`](Self::ctl), for a command that may be refused.
+    /// Runs `etcdctl` for a command that may be refused. Otherwise like [`ctl`](Self::ctl).
     ///
     /// # Errors
     /// The output of `etcdctl`.
@@ -289,16 +289,16 @@ impl Etcd {
         try_run(&self.places(0..self.members.len()), arguments)
     }
 
-    /// Runs `etcdctl` against one member, and returns what it prints.
+    /// Runs `etcdctl` against one member, and returns its output.
     ///
     /// # Panics
-    /// As [`ctl`](Self::ctl).
+    /// When the conditions of [`ctl`](Self::ctl) apply.
     #[must_use]
     pub fn ctl_of(&self, member: usize, arguments: &[&str]) -> String {
         run(&self.places(member..member + 1), arguments)
     }
 
-    /// Like [`ctl_of`](Self::ctl_of), for a command that may be refused.
+    /// Runs `etcdctl` for a command that may be refused. Otherwise like [`ctl_of`](Self::ctl_of).
     ///
     /// # Errors
     /// The output of `etcdctl`.
@@ -306,25 +306,25 @@ impl Etcd {
         try_run(&self.places(member..member + 1), arguments)
     }
 
-    /// Carries out requests of `etcdctl`, one on each line, in one transaction.
+    /// Executes requests of `etcdctl`, one on each line, in one transaction.
     ///
     /// # Panics
-    /// When it does not run.
+    /// When `etcdctl` does not run.
     pub fn transact(&self, requests: &str) {
         let mut command = ctl(&self.places(0..self.members.len()), &["txn"]);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
         let mut child = child.unwrap_or_else(|error| panic!("{INSTALL} ({error})"));
         let mut asked = child.stdin.take().expect("a pipe");
-        // No condition, the requests, and none for the case that the condition is not met.
+        // The transaction has no condition, these requests, and no requests for an unmet condition.
         write!(asked, "\n{requests}\n\n\n").expect("it reads");
         drop(asked);
         assert!(child.wait().expect("it ends").success(), "refused: {requests}");
     }
 
-    /// Starts `etcdctl` against all members, as a process that keeps running, and is killed on drop.
+    /// Starts `etcdctl` against all members as a process that keeps running. It is killed on drop.
     ///
     /// # Panics
-    /// When it is not installed.
+    /// When `etcdctl` is not installed.
     #[must_use]
     pub fn ctl_running(&self, arguments: &[&str]) -> Process {
         let mut command = ctl(&self.places(0..self.members.len()), arguments);
@@ -355,17 +355,17 @@ impl Etcd {
     /// Returns all stored keys, sorted.
     ///
     /// # Panics
-    /// As [`ctl`](Self::ctl).
+    /// When the conditions of [`ctl`](Self::ctl) apply.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         let text = self.ctl(&["get", "", "--prefix", "--keys-only"]);
         text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }
 
-    /// Returns how many leases there are.
+    /// Returns the number of leases.
     ///
     /// # Panics
-    /// As [`ctl`](Self::ctl).
+    /// When the conditions of [`ctl`](Self::ctl) apply.
     #[must_use]
     pub fn leases(&self) -> usize {
         self.lease_ids().len()
@@ -374,10 +374,10 @@ impl Etcd {
     /// Returns the ids of all leases, in hex.
     ///
     /// # Panics
-    /// As [`ctl`](Self::ctl).
+    /// When the conditions of [`ctl`](Self::ctl) apply.
     #[must_use]
     pub fn lease_ids(&self) -> Vec<String> {
-        // The first line says how many were found.
+        // The first line is the number of leases.
         self.ctl(&["lease", "list"]).lines().skip(1).map(str::to_owned).collect()
     }
 
@@ -396,7 +396,7 @@ impl Etcd {
     }
 }
 
-/// A proxy of etcd's own in front of a member. It ends on drop.
+/// A proxy of etcd in front of a member. It ends on drop.
 #[derive(Debug)]
 pub struct GrpcProxy {
     _process: Process,
@@ -412,7 +412,7 @@ impl GrpcProxy {
     }
 }
 
-/// Asks a member over HTTP, and returns what it answers; nothing if it does not.
+/// Sends an HTTP request to a member, and returns its answer, or an empty text if there is none.
 fn get(port: &Port, path: &str) -> String {
     let ask = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(port.address())?;
@@ -442,7 +442,7 @@ fn spawn(
     command.arg(format!("--initial-advertise-peer-urls={}", own.expect("BUG: every member is in it").1));
     command.arg(format!("--listen-metrics-urls=http://{}", metrics.address()));
     command.arg(format!("--initial-cluster={cluster}")).args(["--logger=zap", "--log-level=error"]);
-    // A cluster of a test survives the death of processes, not of the machine.
+    // The data survives the death of processes, but not of the machine.
     command.arg("--unsafe-no-fsync").args(&builder.tls).args(&builder.arguments);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     let spawned = Process::spawn(&mut command, Some(directory.path()));
@@ -452,7 +452,7 @@ fn spawn(
 fn ctl(places: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("etcdctl");
     command.env("ETCDCTL_API", "3").arg("--endpoints").arg(places);
-    // By default it gives up after 2 s without a connection, and after 5 s without an answer.
+    // By default `etcdctl` gives up after 2 s without a connection, and after 5 s without an answer.
     command.args(["--dial-timeout=30s", "--command-timeout=60s"]).args(arguments);
     command
 }

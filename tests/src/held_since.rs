@@ -1,4 +1,4 @@
-//! Since when a lock is held, where a renewal writes it.
+//! Checks the start times of holds, in stores whose renewals write them.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use lock_core::{LockManager, LockRequest};
 
 use crate::{PATIENCE, wait_until};
 
-/// How long the other waits, at least.
+/// The shortest time for which the other manager waits.
 const WAITED: Duration = Duration::from_millis(700);
 
-/// Lets `other` wait for a lock of each kind that `locks` holds, and checks that it is shown since its grant, and not since its
-/// request, once it has been renewed.
+/// Makes `other` wait for a lock of each kind that `locks` holds. Checks that the lock, once renewed, shows the time of
+/// its grant, and not the time of its request.
 ///
 /// # Panics
-/// When the time is never shown, or is that of the request.
+/// When the time is never shown, or is the time of the request.
 pub async fn is_held_since_its_grant(locks: &LockManager, other: &LockManager, ttl: Duration) {
     let requests: [(&str, fn(&LockManager) -> LockRequest); 4] = [
         ("lock", |locks| locks.lock("lock")),
@@ -42,7 +42,7 @@ pub async fn is_held_since_its_grant(locks: &LockManager, other: &LockManager, t
             guard.release().await.expect("an answer");
         }
     }
-    // A reader that waited for a writer.
+    // This reader waits for a writer.
     let writer = locks.write("read").ttl(ttl).acquire().await.expect("it is free");
     let reading = other.read("read").ttl(ttl).wait(PATIENCE).acquire();
     let (_, reader) = tokio::join!(
@@ -57,7 +57,7 @@ pub async fn is_held_since_its_grant(locks: &LockManager, other: &LockManager, t
     drop(reader);
 }
 
-/// Waits until the store shows since when the key is held, and returns how long after its request that was.
+/// Waits until the store shows the start of the hold, and returns how long after the request it is.
 async fn shown(locks: &LockManager, key: &str) -> Duration {
     let mut shown = None;
     wait_until("the time of the grant is shown", PATIENCE, async || {

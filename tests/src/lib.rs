@@ -1,8 +1,8 @@
-//! The rig of the tests on real servers: servers as child processes, a proxy that injects faults, and oracles.
+//! The tools of the tests on real servers: servers as child processes, a proxy that injects faults, and checks.
 //!
-//! Nothing here depends on the crates under test. A test owns everything that it starts: a server, a worker or a proxy
-//! ends when its value is dropped, and also when the test process is killed. A failure of the rig is a panic that says
-//! what was expected.
+//! Nothing here depends on the crates under test. A test owns everything that it starts. A server, a worker or a proxy
+//! ends when its value is dropped, and also when the test process is killed. If a tool fails, it panics with a text
+//! that says what was expected.
 
 mod certificates;
 mod clock;
@@ -58,7 +58,7 @@ pub use warnings::Warnings;
 pub use worker::Worker;
 pub use zookeeper_server::{ZooKeeperBuilder, ZooKeeperServers};
 
-/// The README of the repository, so that its examples compile and run.
+/// The README of the repository. It is included here so that its examples compile and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;

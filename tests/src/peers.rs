@@ -4,15 +4,15 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The first message of a member on a connection to another, followed by its own id.
+/// The header with which a member begins a connection to another member. Its own id follows.
 const FROM: &str = "X-Server-From: ";
 
-/// From whom the connections are cut.
+/// The connections that are cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Cut {
     #[default]
     Nobody,
-    /// From the member with this id.
+    /// The connections from the member with this id.
     From(String),
     All,
 }
@@ -28,7 +28,7 @@ impl Cut {
 }
 
 /// A proxy in front of the port on which one member listens for the others. It knows which member has opened a
-/// connection, so that one member can be cut off from the rest, in both directions, while the rest continue.
+/// connection. So one member can be cut off from the others in both directions, while the others continue.
 #[derive(Debug)]
 pub(crate) struct Peers {
     address: SocketAddr,
@@ -39,7 +39,7 @@ pub(crate) struct Peers {
 struct State {
     cut: Cut,
     over: bool,
-    /// The members that have opened connections, and both ends of these.
+    /// The members that have opened connections, and both ends of each connection.
     open: Vec<(String, [TcpStream; 2])>,
 }
 
@@ -49,7 +49,7 @@ impl State {
         open.retain(|(member, ends)| {
             let closes = cut.is_of(member);
             if closes {
-                // One that has ended already cannot be closed again.
+                // A connection that has already ended cannot be closed again.
                 ends.iter().for_each(|end| drop(end.shutdown(Shutdown::Both)));
             }
             !closes
@@ -75,7 +75,7 @@ impl Peers {
                         return;
                     }
                     let state = Arc::clone(&state);
-                    // A connection that breaks is dialled again by the member that needs it.
+                    // If a connection breaks, the member that needs it connects again.
                     std::thread::spawn(move || drop(relay(client, member, &state)));
                 }
             }
@@ -87,7 +87,7 @@ impl Peers {
         self.address
     }
 
-    /// Closes connections, and opens no others of the kind until the next call.
+    /// Closes connections, and opens no others of this kind until the next call.
     pub(crate) fn cut(&self, cut: Cut) {
         let mut state = lock(&self.state);
         state.cut = cut;
@@ -99,7 +99,7 @@ impl Drop for Peers {
     fn drop(&mut self) {
         lock(&self.state).over = true;
         self.cut(Cut::All);
-        // The listener learns it from one more client.
+        // One more connection wakes the listener, which then ends.
         drop(TcpStream::connect(self.address));
     }
 }

@@ -31,10 +31,10 @@ impl PgBouncer {
         Self::start(Directory::new(), server, size, extra)
     }
 
-    /// As [`before`](Self::before), for clients that may come over TLS.
+    /// Starts a pooler for clients that may use TLS. Otherwise like [`before`](Self::before).
     ///
     /// # Panics
-    /// As [`before`](Self::before).
+    /// When the conditions of [`before`](Self::before) apply.
     #[must_use]
     pub fn with_tls(certificates: &Certificates, server: &PostgresServer, size: u32, extra: &str) -> Self {
         let directory = Directory::new();

@@ -1,4 +1,4 @@
-//! A reserved TCP port.
+//! A TCP port that is reserved for a test.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -8,12 +8,12 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use crate::wait::{Bound, START_WITHIN};
 
-/// A port of 127.0.0.1 that the system assigns to no other process while this value lives, whether a process listens on
-/// it or not.
+/// A port of 127.0.0.1 that the system assigns to no other process while this value exists, whether a process listens
+/// on it or not.
 ///
 /// The value holds a socket that is bound and never listens. A listener with `SO_REUSEADDR`, which Redis and `Proxy`
-/// (`crate::Proxy`) set, can bind the same port by number, again and again. A process that asks the system for any free
-/// port does not get it. So a server restarts on its port without a race, and connections are refused meanwhile.
+/// (`crate::Proxy`) set, can repeatedly bind the same port by number. A process that requests any free port does not
+/// get this one. So a server restarts on its port without a race, and connections are refused meanwhile.
 #[derive(Debug)]
 pub(crate) struct Port {
     address: SocketAddr,
@@ -33,7 +33,7 @@ impl Port {
 
     /// Listens on the port. Needs a tokio runtime.
     ///
-    /// A child process that is being started has a copy of every socket until its `exec`, so a closed listener may live
+    /// A child process that is starting has a copy of every socket until its `exec`. So a closed listener may stay open
     /// for a moment longer.
     pub(crate) fn listen(&self) -> TcpListener {
         let bound = Bound::new(START_WITHIN);

@@ -23,11 +23,11 @@ const VARIABLE: &str = "LOCK_POSTGRES_BIN";
 
 /// A `postgres` child process on a free port of 127.0.0.1, with its data in a temporary directory.
 ///
-/// All methods block the calling thread: a statement takes about 20 ms, a start half a second. Dropping the value ends
-/// the server, also a stopped one, and removes its directory.
+/// All methods block the calling thread. A statement takes about 20 ms, and a start takes half a second. Dropping the
+/// value ends the server, even a stopped one, and removes its directory.
 #[derive(Debug)]
 pub struct PostgresServer {
-    // Dropped in this order: the process before the directory that it works in and the port that it listens on.
+    // The fields are dropped in this order: the process before its working directory and its port.
     process: Process,
     settings: Vec<String>,
     environment: Vec<(String, OsString)>,
@@ -45,29 +45,30 @@ impl PostgresServer {
         Self::with(&[])
     }
 
-    /// As [`start`](Self::start), with settings such as `max_connections=5`.
+    /// Starts a server with settings such as `max_connections=5`. Otherwise like [`start`](Self::start).
     ///
     /// # Panics
-    /// As [`start`](Self::start).
+    /// When the conditions of [`start`](Self::start) apply.
     #[must_use]
     pub fn with(settings: &[&str]) -> Self {
         Self::begin(settings, &[], |_| {})
     }
 
-    /// As [`with`](Self::with), with a wall clock that `clock` sets. It must live as long as the server.
+    /// Starts a server whose wall clock `clock` sets. Otherwise like [`with`](Self::with). The clock must live as long
+    /// as the server.
     ///
     /// # Panics
-    /// As [`start`](Self::start).
+    /// When the conditions of [`start`](Self::start) apply.
     #[must_use]
     pub fn with_clock(settings: &[&str], clock: &Clock) -> Self {
         give_away(clock.directory());
         Self::begin(settings, &clock.environment(), |_| {})
     }
 
-    /// As [`start`](Self::start), with TLS.
+    /// Starts a server with TLS. Otherwise like [`start`](Self::start).
     ///
     /// # Panics
-    /// As [`start`](Self::start).
+    /// When the conditions of [`start`](Self::start) apply.
     #[must_use]
     pub fn with_tls(certificates: &Certificates) -> Self {
         let settings =
@@ -84,7 +85,7 @@ impl PostgresServer {
     /// Starts a standby of `primary`, which replicates asynchronously.
     ///
     /// # Panics
-    /// As [`start`](Self::start).
+    /// When the conditions of [`start`](Self::start) apply.
     #[must_use]
     pub fn standby_of(primary: &Self) -> Self {
         let directory = Directory::new();
@@ -111,7 +112,7 @@ impl PostgresServer {
         Self::run(&[], &[], directory)
     }
 
-    /// Ends the replication to this standby: it does not get what the primary commits from now on.
+    /// Ends the replication to this standby. It does not receive later commits of the primary.
     pub fn detach(&self) {
         self.sql("ALTER SYSTEM SET primary_conninfo = ''");
         self.sql("SELECT pg_reload_conf()");
@@ -136,7 +137,7 @@ impl PostgresServer {
         let copied = Command::new("cp").arg("-a").arg(first_data()).arg(&data).status();
         assert!(copied.is_ok_and(|status| status.success()), "cannot copy the data of a new server");
         prepare(&data);
-        // One user that must show a password, for the tests of that.
+        // One user must send a password, for the tests of passwords.
         let rules = data.join("pg_hba.conf");
         let others = std::fs::read_to_string(&rules).expect("initdb wrote it");
         let rules_of = |user| format!("host all {user} 127.0.0.1/32 scram-sha-256\n{others}");
@@ -155,17 +156,17 @@ impl PostgresServer {
         server
     }
 
-    /// The name of the user that must show a password, once the test has created it.
+    /// The name of the user that must send a password, once the test has created it.
     pub const WITH_PASSWORD: &'static str = "secretive";
 
-    /// Returns a URL that migrates and whose calls wait for a server that a busy machine makes slow:
+    /// Returns a URL with migration, and with a timeout for a server that is slow on a busy machine:
     /// `postgres://postgres@127.0.0.1:<port>/postgres?migrate=true&timeout=10s`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("{}&timeout=10s", self.hasty_url())
     }
 
-    /// As [`url`](Self::url), with calls of the default length or of one that the caller adds.
+    /// Returns the [`url`](Self::url) with the default timeout, or with one that the caller adds.
     #[must_use]
     pub fn hasty_url(&self) -> String {
         format!("{}?migrate=true", self.url_of("postgres"))
@@ -177,7 +178,7 @@ impl PostgresServer {
         format!("postgres://{user}@{}/postgres", self.port.address())
     }
 
-    /// Returns the address of 127.0.0.1, which is the same for the whole life of this value.
+    /// Returns the server's address of 127.0.0.1. It does not change during the life of this value.
     #[must_use]
     pub fn address(&self) -> std::net::SocketAddr {
         self.port.address()
@@ -189,7 +190,7 @@ impl PostgresServer {
         format!("postgres://postgres@127.0.0.1:{port}/postgres?migrate=true")
     }
 
-    /// Runs statements as the administrator, in one transaction, and returns their rows: `|` between columns.
+    /// Runs statements as the administrator in one transaction, and returns their rows, with `|` between columns.
     ///
     /// # Panics
     /// When the server does not answer or answers with an error.
@@ -198,7 +199,7 @@ impl PostgresServer {
         self.try_sql(statements).unwrap_or_else(|error| panic!("{statements}: {error}"))
     }
 
-    /// As [`sql`](Self::sql).
+    /// Runs statements that may fail. Otherwise like [`sql`](Self::sql).
     ///
     /// # Errors
     /// The error output of psql.
@@ -206,7 +207,7 @@ impl PostgresServer {
     /// # Panics
     /// When psql is not installed.
     pub fn try_sql(&self, statements: &str) -> Result<String, String> {
-        // The `psql` on the path of Debian is a script, which takes ten times as long.
+        // The `psql` on the path of Debian is a script that takes ten times as long.
         let output = Command::new(program("psql"))
             .args(["-qAtX", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-U", "postgres", "-d", "postgres"])
             .args(["-p", &self.address().port().to_string(), "-c", statements])
@@ -217,12 +218,12 @@ impl PostgresServer {
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 
-    /// Kills the server with SIGKILL, and returns when it is gone. Its children notice that and end.
+    /// Kills the server with SIGKILL, and returns when it has ended. Its children detect this and end.
     pub fn kill9(&mut self) {
         self.process.kill9();
     }
 
-    /// Kills every process of the server at the same moment: what was in its memory alone is lost.
+    /// Kills every process of the server at the same moment, so that data in memory are lost.
     pub fn crash(&mut self) {
         self.stop();
         for child in self.children() {
@@ -231,28 +232,28 @@ impl PostgresServer {
         self.process.kill9();
     }
 
-    /// Kills the server if it runs, and starts it again on the same port with its data.
+    /// Kills the server if it runs, and restarts it on the same port with its data.
     ///
     /// # Panics
-    /// When it does not start.
+    /// When the server does not start.
     pub fn restart(&mut self) {
         self.process.kill9();
         self.process = spawn(&self.settings, &self.environment, &self.directory, &self.port);
         self.wait_ready();
     }
 
-    /// Stops every process of the server with SIGSTOP: connections stay open and get no answer.
+    /// Stops every process of the server with SIGSTOP. Connections stay open and get no answer.
     pub fn stop(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Continues every process.
+    /// Continues every process of the server.
     pub fn cont(&self) {
         self.signal(Signal::CONT);
     }
 
     fn signal(&self, signal: Signal) {
-        // The parent is killed first, so that it forks no more. A child may have ended meanwhile.
+        // The parent is killed first, so that it starts no more children. A child may have ended meanwhile.
         let parent = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
         for id in parent.into_iter().chain(self.children()) {
             let _ = kill_process(id, signal);
@@ -266,7 +267,7 @@ impl PostgresServer {
         children.split_whitespace().filter_map(|id| Pid::from_raw(id.parse().ok()?)).collect()
     }
 
-    /// Waits until the server answers. A server that was killed starts only when its last child is gone.
+    /// Waits until the server answers. After a kill, the server starts only when its last child has ended.
     fn wait_ready(&mut self) {
         let bound = Bound::new(START_WITHIN);
         loop {
@@ -315,9 +316,9 @@ fn spawn(
     Process::spawn(&mut command, Some(directory.path())).unwrap_or_else(|error| panic!("{}", why_not(&error)))
 }
 
-/// Returns the data of a new server, which each server gets a copy of: to make them takes ten times as long.
+/// Returns the data of a new server. Each server gets a copy, because creating the data takes ten times as long.
 fn first_data() -> PathBuf {
-    // A static value is never dropped. The guardian of the process removes the directory.
+    // A static value is never dropped. The guardian process removes the directory.
     static FIRST: OnceLock<(Directory, Process)> = OnceLock::new();
     let (directory, _) = FIRST.get_or_init(|| {
         let directory = Directory::new();
@@ -342,7 +343,7 @@ fn first_data() -> PathBuf {
     directory.path().join("data")
 }
 
-/// Returns a program of Postgres: on the path, or in Debian's directory.
+/// Returns a Postgres program, from the path or from Debian's directory.
 fn program(name: &str) -> PathBuf {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
@@ -363,7 +364,7 @@ fn unprivileged_program(name: &str) -> Command {
     unprivileged(&program(name).display().to_string())
 }
 
-/// Returns a command that does not run as root, which Postgres and pgbouncer refuse. The process keeps its id.
+/// Returns a command that does not run as root, because Postgres and pgbouncer refuse root. The process keeps its id.
 pub(crate) fn unprivileged(program: &str) -> Command {
     let Some(user) = other_user() else { return Command::new(program) };
     let mut command = Command::new("setpriv");
@@ -372,7 +373,7 @@ pub(crate) fn unprivileged(program: &str) -> Command {
     command
 }
 
-/// Gives a directory to the user that the servers run as.
+/// Makes the user of the servers the owner of a directory.
 pub(crate) fn give_away(directory: &Path) {
     if let Some(user) = other_user() {
         let given = Command::new("chown").arg("-R").arg(format!("{user}:{user}")).arg(directory).status();
@@ -380,7 +381,7 @@ pub(crate) fn give_away(directory: &Path) {
     }
 }
 
-/// Returns the id of the user that the servers run as, if the tests run as root.
+/// Returns the id of the user of the servers, if the tests run as root.
 fn other_user() -> Option<u32> {
     static USER: OnceLock<Option<u32>> = OnceLock::new();
     *USER.get_or_init(|| {

@@ -10,19 +10,19 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group
 
 use crate::wait::Bound;
 
-/// How long a process has to end by its own hand.
+/// The time in which a process may end on its own.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A child process, which is killed by its id on drop.
 ///
-/// A guardian runs beside it: a shell that waits for the end of its input, which comes however this process ends, and
-/// then kills the child. Both have a process group of their own, so that an interrupt from the terminal reaches only
-/// the test process, and the guardian does the rest.
+/// A guardian process runs next to it: a shell that waits for the end of its input and then kills the child. The input
+/// ends however this process ends. The child and the guardian have their own process groups, so an interrupt from the
+/// terminal reaches only the test process, and the guardian kills the child.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
     guardian: Child,
-    /// Whether the processes that the child started end with it.
+    /// Whether processes that the child has started are killed with it.
     with_children: bool,
 }
 
@@ -30,15 +30,16 @@ impl Process {
     /// Starts `command`. The guardian also removes `directory`, if there is one.
     ///
     /// # Errors
-    /// When the program cannot be started; `NotFound` when it is not installed.
+    /// When the program cannot be started. The error is `NotFound` when the program is not installed.
     pub fn spawn(command: &mut Command, directory: Option<&Path>) -> io::Result<Self> {
         Self::start(command, directory, false)
     }
 
-    /// As [`spawn`](Self::spawn), for a program whose own children must not outlive it: its process group is killed.
+    /// Starts a program whose own children must not outlive it, by killing its process group. Otherwise like
+    /// [`spawn`](Self::spawn).
     ///
     /// # Errors
-    /// As [`spawn`](Self::spawn).
+    /// When the conditions of [`spawn`](Self::spawn) apply.
     pub fn spawn_with_children(command: &mut Command, directory: Option<&Path>) -> io::Result<Self> {
         Self::start(command, directory, true)
     }
@@ -70,12 +71,12 @@ impl Process {
         self.child.id()
     }
 
-    /// Returns the child, for its pipes.
+    /// Returns the child process, for access to its pipes.
     pub fn child_mut(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// Returns its exit status; `None` while it runs.
+    /// Returns the exit status of the process, or `None` while it runs.
     pub fn exited(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
@@ -100,9 +101,9 @@ impl Process {
         self.signal(Signal::CONT).expect("cannot continue a process that has ended");
     }
 
-    /// Kills the process with SIGKILL, also when it is stopped, and returns when it is gone.
+    /// Kills the process with SIGKILL, even if it is stopped. Returns when it has ended.
     pub fn kill9(&mut self) {
-        // The guardian is killed first: it must not kill an id that the system has given to another process.
+        // The guardian is killed first, so that it cannot kill another process to which the system has given the id.
         let _ = self.guardian.kill();
         let _ = self.guardian.wait();
         if self.with_children {
@@ -112,7 +113,7 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Asks the process to end at once with SIGQUIT. Kills it if it does not.
+    /// Sends SIGQUIT, so that the process ends at once. Kills the process if it does not end.
     pub fn quit(&mut self) {
         let bound = Bound::new(GRACE);
         if self.signal(Signal::QUIT).is_ok() {

@@ -8,8 +8,8 @@ use crate::wait::PATIENCE;
 
 /// Records the commands that clients send to a server, with `MONITOR`.
 ///
-/// The statistics of the server also count the commands inside scripts; this counts the commands that crossed the
-/// network. The server never shows `HELLO` and `AUTH`.
+/// The statistics of the server also count commands inside scripts. The recorder counts only the commands that crossed
+/// the network. The server never shows `HELLO` and `AUTH`.
 #[derive(Debug)]
 pub struct Recorder<'a> {
     server: &'a RedisServer,
@@ -52,7 +52,7 @@ impl<'a> Recorder<'a> {
     /// # Panics
     /// When the server does not answer.
     pub fn take(&mut self) -> Vec<SentCommand> {
-        // `MONITOR` shows every command that was sent before this mark before the mark.
+        // `MONITOR` shows all commands that were sent before this mark ahead of the mark.
         self.taken += 1;
         let mark =
             format!("recorder-{}-{}", self.stream.get_ref().local_addr().map_or(0, |a| a.port()), self.taken);

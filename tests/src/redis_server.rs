@@ -21,16 +21,17 @@ const INSTALL: &str = "redis-server is not installed; run: apt-get install -y re
 /// The variable that names a server other than the `redis-server` on the path: another version, or Valkey.
 const VARIABLE: &str = "LOCK_REDIS_SERVER";
 
-/// How long [`RedisServer::command`] waits for an answer. So a stopped server causes a panic instead of a hang.
+/// The time for which [`RedisServer::command`] waits for an answer. With this limit, a stopped server causes a panic
+/// instead of a hang.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
-/// A `redis-server` child process on a free port of 127.0.0.1, with nothing on disk.
+/// A `redis-server` child process on a free port of 127.0.0.1, without data on the disk.
 ///
-/// All methods block the calling thread for the fraction of a millisecond that a local command takes; a start takes
-/// about 20 ms. Dropping the value kills the server, also a stopped one, and removes its directory.
+/// All methods block the calling thread. A local command takes a fraction of a millisecond, and a start takes about 20
+/// ms. Dropping the value kills the server, even a stopped one, and removes its directory.
 #[derive(Debug)]
 pub struct RedisServer {
-    // Dropped in this order: the process before the directory that it works in and the port that it listens on.
+    // The fields are dropped in this order: the process before its working directory and its port.
     process: Process,
     builder: RedisBuilder,
     directory: Directory,
@@ -44,12 +45,12 @@ pub struct RedisBuilder {
     arguments: Vec<String>,
     /// Variables in the environment of the server, in addition to those of the test.
     environment: Vec<(String, std::ffi::OsString)>,
-    /// Must live as long as the server.
+    /// The clock must live as long as the server.
     clock: Option<Arc<Clock>>,
     password: Option<String>,
     /// The port for TLS, in addition to the plain one.
     tls: Option<Arc<Port>>,
-    /// Whether its directory is in memory.
+    /// Whether the directory of the server is in memory.
     in_memory: bool,
 }
 
@@ -59,22 +60,22 @@ impl RedisBuilder {
         self.configs(name, &[value])
     }
 
-    /// Like [`config`](Self::config), for a setting of several values: before version 7 each must be a separate
-    /// argument.
+    /// Adds an option with several values. Before version 7, each value must be a separate argument. Otherwise like
+    /// [`config`](Self::config).
     pub fn configs(mut self, name: &str, values: &[&str]) -> Self {
         self.arguments.push(format!("--{name}"));
         self.arguments.extend(values.iter().map(|value| (*value).to_owned()));
         self
     }
 
-    /// Lets `clock` set the wall clock of the server.
+    /// Makes `clock` the wall clock of the server.
     pub fn clock(mut self, clock: &Arc<Clock>) -> Self {
         self.environment = clock.environment();
         self.clock = Some(Arc::clone(clock));
         self
     }
 
-    /// Requires `password` of every client; [`RedisServer::url`] contains it.
+    /// Requires `password` from every client. [`RedisServer::url`] contains it.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self.config("requirepass", password)
@@ -95,7 +96,7 @@ impl RedisBuilder {
         self
     }
 
-    /// Places the directory of the server in memory, for one that stands still until the disk has what it writes.
+    /// Places the directory of the server in memory, for a server that does nothing else while it writes to the disk.
     pub(crate) fn in_memory(mut self) -> Self {
         self.in_memory = true;
         self
@@ -116,7 +117,7 @@ impl RedisBuilder {
     }
 }
 
-/// The commands that a lock may need, each of which the library sends once to check the rights of its user.
+/// The commands that a lock may need. The library sends each of them once to check the rights of its user.
 pub const CHECKED: [&str; 23] = [
     "evalsha",
     "get",
@@ -147,7 +148,7 @@ impl RedisServer {
     /// Starts a server without password.
     ///
     /// # Panics
-    /// As [`RedisBuilder::start`].
+    /// When the conditions of [`RedisBuilder::start`] apply.
     #[must_use]
     pub fn start() -> Self {
         Self::builder().start()
@@ -178,7 +179,7 @@ impl RedisServer {
         format!("redis://{user}:{password}@127.0.0.1:{}/", self.port())
     }
 
-    /// Returns the port of 127.0.0.1, which is the same for the whole life of this value.
+    /// Returns the port of 127.0.0.1. It does not change during the life of this value.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port.address().port()
@@ -193,7 +194,7 @@ impl RedisServer {
         self.builder.tls.as_ref().expect("a server with TLS").address().port()
     }
 
-    /// Returns the port by which the nodes of a Cluster know this one.
+    /// Returns the port under which the nodes of a Cluster know this server.
     pub(crate) fn cluster_port(&self) -> u16 {
         self.builder.tls.as_ref().map_or(self.port(), |port| port.address().port())
     }
@@ -212,16 +213,17 @@ impl RedisServer {
         self.process.id()
     }
 
-    /// Kills the server with SIGKILL, and returns when it is gone. Connections are refused until
+    /// Kills the server with SIGKILL, and returns when it has ended. Connections are refused until
     /// [`restart`](Self::restart).
     pub fn kill9(&mut self) {
         self.process.kill9();
     }
 
-    /// Starts the server again on the same port, with the same options and without its data. Kills it first if it runs.
+    /// Restarts the server on the same port, with the same options and without its data. Kills the server first if it
+    /// runs.
     ///
     /// # Panics
-    /// When it does not start.
+    /// When the server does not start.
     pub fn restart(&mut self) {
         self.kill9();
         self.process = spawn(&self.builder, &self.directory, &self.port);
@@ -231,13 +233,13 @@ impl RedisServer {
     /// Kills this server, and starts another one on the same port.
     ///
     /// # Panics
-    /// When it does not start.
+    /// When the server does not start.
     pub fn restart_as(&mut self, builder: RedisBuilder) {
         self.builder = builder;
         self.restart();
     }
 
-    /// Stops the process with SIGSTOP: connections stay open and are accepted, but get no answer.
+    /// Stops the process with SIGSTOP. Connections stay open and are accepted, but get no answer.
     ///
     /// # Panics
     /// When the server has ended.
@@ -245,13 +247,13 @@ impl RedisServer {
         self.process.stop();
     }
 
-    /// Returns the directory in which the server persists data. It outlives a restart.
+    /// Returns the directory in which the server stores its data. It is kept in a restart.
     #[must_use]
     pub fn directory(&self) -> &std::path::Path {
         self.directory.path()
     }
 
-    /// Continues the process.
+    /// Continues the stopped process.
     ///
     /// # Panics
     /// When the server has ended.
@@ -283,20 +285,20 @@ impl RedisServer {
     /// Runs one command and converts its answer, as in `let ttl: i64 = server.get(&["PTTL", "key"])`.
     ///
     /// # Panics
-    /// As [`command`](Self::command), and when the answer is of another type.
+    /// When the conditions of [`command`](Self::command) apply, or the answer has another type.
     #[must_use]
     pub fn get<T: redis::FromRedisValue>(&self, parts: &[&str]) -> T {
         let value = self.command(parts);
         redis::from_redis_value(value).unwrap_or_else(|error| panic!("redis command {parts:?}: {error}"))
     }
 
-    /// Closes the connections of all clients, and returns how many they were.
+    /// Closes the connections of all clients, and returns their number.
     ///
     /// # Panics
-    /// As [`command`](Self::command).
+    /// When the conditions of [`command`](Self::command) apply.
     #[allow(clippy::must_use_candidate, reason = "mostly called for what it does")]
     pub fn cut_clients(&self) -> usize {
-        // To the server, a connection that has subscribed to a channel is of another type, whatever else it sends.
+        // The server counts a connection with a subscription as another type, whatever else the connection sends.
         let of = |kind| self.get::<usize>(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
         of("normal") + of("pubsub")
     }
@@ -312,12 +314,12 @@ impl RedisServer {
         line.unwrap_or_else(|| panic!("INFO has no field {field}")).to_owned()
     }
 
-    /// Returns how often each command ran since `CONFIG RESETSTAT`, also inside scripts, and for how many microseconds
-    /// in total, without the commands that connections send by themselves, and that the library sends once with each
-    /// dial to check the rights of its user.
+    /// Returns how often each command ran since `CONFIG RESETSTAT`, including runs in scripts, and its total time in
+    /// microseconds. Leaves out the commands that connections send on their own, and those that the library sends once
+    /// with each connection to check the rights of its user.
     ///
     /// # Panics
-    /// As [`command`](Self::command).
+    /// When the conditions of [`command`](Self::command) apply.
     #[must_use]
     pub fn command_stats(&self) -> BTreeMap<String, (u64, u64)> {
         const OWN: [&str; 7] = ["ping", "info", "config", "client", "hello", "command", "script"];
@@ -328,7 +330,7 @@ impl RedisServer {
             let own = OWN.contains(&name.split('|').next().unwrap_or(name));
             (!own).then_some((name.to_owned(), (calls.parse().ok()?, rest.split(',').next()?.parse().ok()?)))
         };
-        // The library alone greets a server with HELLO, twice with each dial: to authenticate, and to name the connection.
+        // Only the library sends HELLO, twice with each connection: to authenticate, and to name the connection.
         let dials = text.lines().find_map(|line| line.strip_prefix("cmdstat_hello:calls="));
         let dials = dials.and_then(|rest| rest.split(',').next()?.parse::<u64>().ok()).unwrap_or(0) / 2;
         let of_callers = |(name, (calls, usec)): (String, (u64, u64))| {
@@ -341,7 +343,7 @@ impl RedisServer {
     /// Returns all keys of the server, sorted.
     ///
     /// # Panics
-    /// As [`command`](Self::command).
+    /// When the conditions of [`command`](Self::command) apply.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.get(&["KEYS", "*"]);
@@ -402,7 +404,7 @@ fn spawn(builder: &RedisBuilder, directory: &Directory, port: &Port) -> Process 
     command.args(["--bind", "127.0.0.1", "--port", &port.address().port().to_string()]);
     command.arg("--dir").arg(directory.path());
     command.args(["--logfile", "log", "--save", "", "--appendonly", "no"]);
-    // By default, a replica waits five seconds for others before its first sync.
+    // By default, a primary waits five seconds for more replicas before the first sync.
     command.args(["--repl-diskless-sync-delay", "0"]);
     if major_version() >= 7 {
         command.args(["--enable-debug-command", "yes", "--enable-protected-configs", "yes"]);

@@ -20,7 +20,7 @@ impl Replica {
         Self::follow(primary, RedisServer::builder(), primary.port())
     }
 
-    /// Like [`of`](Self::of), over TLS, with which the primary must have been started.
+    /// Starts a replica over TLS, which the primary must support. Otherwise like [`of`](Self::of).
     ///
     /// # Panics
     /// When the link does not come up.
@@ -47,10 +47,10 @@ impl Replica {
         &self.server
     }
 
-    /// Cuts the replica off: later writes to `primary` never reach it.
+    /// Cuts the replica off. Later writes to `primary` never reach it.
     ///
-    /// This is deterministic: if the process were stopped, data in a socket's buffer would still arrive. The replica
-    /// connects again with a password that the primary refuses.
+    /// The cut is exact, because the replica reconnects with a password that the primary refuses. If the process were
+    /// stopped instead, data in a socket's buffer would still arrive.
     ///
     /// # Panics
     /// When the primary still counts the replica.

@@ -1,12 +1,12 @@
-//! How large the tests are that compute.
+//! The size of the tests that compute.
 
-/// The variable that makes them larger.
+/// The variable that makes these tests larger.
 const VARIABLE: &str = "LOCK_TEST_SCALE";
 
-/// Returns the number in `LOCK_TEST_SCALE`, by which tests that compute multiply their size; 1 by default.
+/// Returns the number in `LOCK_TEST_SCALE`. Tests that compute multiply their size by it. The default is 1.
 ///
 /// # Panics
-/// When the variable is no positive number.
+/// When the variable is not a positive number.
 #[must_use]
 pub fn scale() -> u64 {
     let Ok(text) = std::env::var(VARIABLE) else { return 1 };

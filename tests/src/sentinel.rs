@@ -17,10 +17,10 @@ use crate::wait::{Bound, START_WITHIN, monotonic};
 const DOWN_AFTER: Duration = Duration::from_secs(1);
 const NAME: &str = "mymaster";
 
-/// One sentinel.
+/// One of the sentinels.
 #[derive(Debug)]
 struct Sentinel {
-    // Dropped in this order.
+    // The fields are dropped in this order.
     process: Process,
     _directory: Directory,
     port: Port,
@@ -39,7 +39,7 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// Starts the servers and sentinels, and returns when all know each other.
+    /// Starts the servers and sentinels, and returns when they all know each other.
     ///
     /// # Panics
     /// When Redis is not installed or does not start.
@@ -57,10 +57,11 @@ impl Sentinels {
         made
     }
 
-    /// Like [`start`](Self::start), with TLS between servers, sentinels and clients.
+    /// Starts servers and sentinels that use TLS among each other and with clients. Otherwise like
+    /// [`start`](Self::start).
     ///
     /// # Panics
-    /// As [`start`](Self::start).
+    /// When the conditions of [`start`](Self::start) apply.
     #[must_use]
     pub fn start_secure(certificates: &Certificates) -> Self {
         start_in_turn(|| Self::begin_secure(certificates))
@@ -82,7 +83,7 @@ impl Sentinels {
     /// Returns the `host:port` of each sentinel for clients with TLS, separated by commas.
     ///
     /// # Panics
-    /// When they were started without TLS.
+    /// When the sentinels were started without TLS.
     #[must_use]
     pub fn secure_hosts(&self) -> String {
         let port =
@@ -104,7 +105,7 @@ impl Sentinels {
         format!("redis+sentinel://{}/{name}", hosts.join(","))
     }
 
-    /// Runs one command on each sentinel. The other methods cannot log in if the command makes a login necessary.
+    /// Runs one command on each sentinel. If the command makes a login necessary, the other methods cannot log in.
     ///
     /// # Panics
     /// When a sentinel does not answer, or refuses.
@@ -117,7 +118,7 @@ impl Sentinels {
         }
     }
 
-    /// Makes a sentinel promote the replica although the primary is well.
+    /// Makes a sentinel promote the replica although the primary works.
     ///
     /// # Panics
     /// When the sentinel refuses.
@@ -149,8 +150,8 @@ impl Sentinels {
         self.sentinels.iter().find_map(ask).expect("a sentinel answers").1
     }
 
-    /// Starts to listen: the channel receives the time at which the first sentinel names another primary, by
-    /// [`monotonic`].
+    /// Starts to listen to the sentinels. The channel receives the time at which the first sentinel names another
+    /// primary, by [`monotonic`].
     ///
     /// # Panics
     /// When a sentinel does not answer.
@@ -166,7 +167,7 @@ impl Sentinels {
                 channel.set_read_timeout(Some(START_WITHIN)).expect("a timeout");
                 ready.send(()).expect("somebody waits");
                 if channel.get_message().is_ok() {
-                    // Only the first time is read.
+                    // The receiver reads only the first time.
                     let _ = tell.send(monotonic());
                 }
             });

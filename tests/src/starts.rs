@@ -1,24 +1,24 @@
-//! How many servers start at once.
+//! Limits the number of simultaneous server starts.
 
 use std::cell::Cell;
 use std::num::NonZero;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// The number of starts that are under way, and the notification that one of them has ended.
+/// The number of current starts, and the notification that one of them has ended.
 static STARTING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
 
 thread_local! {
     static STARTS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The start of a server, until it is dropped.
+/// A start of a server, which is over when this value is dropped.
 #[derive(Debug)]
 struct Start {
     is_outermost: bool,
 }
 
-/// Starts what takes much computing: a JVM, a cluster, a database. Only as many of them start at once as there are
-/// cores, so that the tests that run already get their turn.
+/// Runs a start that needs much computing time, such as that of a JVM, a cluster or a database. At most as many of them
+/// run at once as there are cores, so that the running tests get computing time.
 pub(crate) fn start_in_turn<T>(start: impl FnOnce() -> T) -> T {
     let _start = Start::begin();
     start()

@@ -5,13 +5,13 @@ use std::time::Duration;
 use lock_core::LockManager;
 use tokio::task::JoinSet;
 
-/// How long each holds it: as long as a process hands a lock off before it checks for waiters elsewhere.
+/// The duration of each hold. It is as long as a process hands a lock off before it checks for waiters elsewhere.
 const HOLD: Duration = Duration::from_millis(10);
 
-/// Has `tasks` tasks hold the key `k` `holds` times each. They wait for each other for a `ttl` at most.
+/// Runs `tasks` tasks that each hold the key `k` `holds` times. A task waits for the lock for at most a `ttl`.
 ///
 /// # Panics
-/// The tasks panic if they do not get it, or if its release is not answered.
+/// The tasks panic if they do not get the lock, or if its release is not answered.
 #[must_use]
 pub fn take_turns(locks: &LockManager, ttl: Duration, tasks: u32, holds: u32) -> JoinSet<()> {
     let mut turns = JoinSet::new();

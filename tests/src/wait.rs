@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-/// How long a test waits for what has to happen: far longer than any measured time, also on a machine with five times as
-/// much to do as it can. Shorter than the leases of a minute that many tests use, so that the end of a lease is not taken
-/// for a release.
+/// The longest wait of a test for an event that must happen. It is far longer than any measured time, even on a machine
+/// with five times as much work as it can do. It is shorter than the leases of a minute that many tests use, so that
+/// the end of a lease is not mistaken for a release.
 pub const PATIENCE: Duration = Duration::from_secs(50);
 
-/// How long the rig waits for its own servers, which no lease limits.
+/// The time limit for the tests' own servers. No lease limits this time.
 pub const START_WITHIN: Duration = Duration::from_secs(180);
 
 /// The pause before the second check. It grows with the wait, because a check may start a process.
@@ -16,10 +16,10 @@ const LOOK_AT_LEAST: Duration = Duration::from_millis(50);
 
 /// Polls `condition` until it is true.
 ///
-/// The bound is measured in real time, also on a runtime whose clock is paused.
+/// The bound is measured in real time, even on a runtime whose clock is paused.
 ///
 /// # Panics
-/// When `bound` has passed. The text names `what` was waited for.
+/// When `bound` has passed. The text names `what` the test waited for.
 pub async fn wait_until(what: &str, bound: Duration, mut condition: impl AsyncFnMut() -> bool) {
     let bound = Bound::new(bound);
     while !condition().await {
@@ -28,10 +28,10 @@ pub async fn wait_until(what: &str, bound: Duration, mut condition: impl AsyncFn
     }
 }
 
-/// Like [`wait_until`], with a `report` of the actual state.
+/// Polls `condition` with a `report` of the actual state. Otherwise like [`wait_until`].
 ///
 /// # Panics
-/// When `bound` has passed, with the report, which is made at that time.
+/// When `bound` has passed. The text contains the report, which is created at that time.
 pub async fn wait_until_or(
     what: &str,
     bound: Duration,
@@ -47,11 +47,11 @@ pub async fn wait_until_or(
     }
 }
 
-/// Measures several times at once, and again, ten times at most, until the least of each is below `limit`. A busy machine
-/// may be late many times, but a step that takes too long does so every time.
+/// Repeats simultaneous measurements at most ten times, until the minimum of each is below `limit`. A busy machine may
+/// be late many times, but a step that takes too long is always late.
 ///
 /// # Panics
-/// When the least of one of them is not below `limit` after ten goes.
+/// When the minimum of one of the measurements is not below `limit` after ten rounds.
 pub async fn soon_in_one_of_ten<const N: usize>(
     limit: Duration,
     mut measure: impl AsyncFnMut() -> [Duration; N],
@@ -68,7 +68,7 @@ pub async fn soon_in_one_of_ten<const N: usize>(
     panic!("the least of ten goes are {least:?}, where {limit:?} are allowed");
 }
 
-/// Returns the time of `CLOCK_MONOTONIC`, the same clock in every process of this machine.
+/// Returns the time of `CLOCK_MONOTONIC`, which is the same clock in every process of this machine.
 #[must_use]
 pub fn monotonic() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -78,7 +78,7 @@ pub fn monotonic() -> Duration {
     )
 }
 
-/// A limit of real time.
+/// A time limit in real time.
 #[derive(Debug)]
 pub struct Bound {
     since: Instant,
@@ -86,7 +86,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Starts now.
+    /// Starts the time limit now.
     #[allow(
         clippy::disallowed_methods,
         reason = "the rig measures real time, apart from the clock under test"
@@ -102,7 +102,7 @@ impl Bound {
         self.since.elapsed()
     }
 
-    /// Returns the pause before the next check of what is waited for.
+    /// Returns the pause before the next check of the condition.
     fn pause(&self) -> Duration {
         (self.elapsed() / 16).clamp(LOOK_SOON, LOOK_AT_LEAST)
     }
@@ -118,7 +118,7 @@ impl Bound {
     /// Polls `condition` on this thread until it is true.
     ///
     /// # Panics
-    /// As [`check`](Self::check).
+    /// When the conditions of [`check`](Self::check) apply.
     pub(crate) fn block_until(&self, what: &str, mut condition: impl FnMut() -> bool) {
         while !condition() {
             self.check(what);

@@ -1,4 +1,4 @@
-//! A record of the log at WARN.
+//! The recorded log at level WARN.
 
 use std::fmt::Write;
 use std::sync::{Mutex, Once, PoisonError};
@@ -14,10 +14,10 @@ static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 pub struct Warnings;
 
 impl Warnings {
-    /// Starts to listen, for all tests of the process.
+    /// Starts to record the log, for all tests of the process.
     ///
     /// # Panics
-    /// When another log is installed.
+    /// When another subscriber is installed.
     pub fn listen() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
@@ -25,8 +25,8 @@ impl Warnings {
         });
     }
 
-    /// Returns the entries that contain `text`, such as the address of a server of the test: one line each, with the
-    /// message and the fields.
+    /// Returns the entries that contain `text`, such as the address of a server of the test. Each entry is one line
+    /// with the message and the fields.
     #[must_use]
     pub fn with(text: &str) -> Vec<String> {
         let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);

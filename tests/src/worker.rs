@@ -8,9 +8,9 @@ use tokio::sync::mpsc;
 use crate::process::Process;
 use crate::wait::PATIENCE;
 
-/// The program `worker` as a child process. It receives arguments and lines on its input, and answers in lines.
+/// The program `worker` as a child process. It receives arguments, and lines on its input. It answers in lines.
 ///
-/// It shares the standard error of the test. Start it with `Worker::start(env!("CARGO_BIN_EXE_worker"), ..)`.
+/// The worker shares the standard error of the test. Start it with `Worker::start(env!("CARGO_BIN_EXE_worker"), ..)`.
 #[derive(Debug)]
 pub struct Worker {
     process: Process,
@@ -27,7 +27,7 @@ impl Worker {
         Self::start_with(program, arguments, &[])
     }
 
-    /// Like [`start`](Self::start), with further variables in its environment.
+    /// Starts `program` with further environment variables. Otherwise like [`start`](Self::start).
     ///
     /// # Panics
     /// When the program cannot be started.
@@ -49,19 +49,19 @@ impl Worker {
         Self { process, lines }
     }
 
-    /// Returns the next line of its output, `None` at the end.
+    /// Returns the next line of the output, or `None` at its end.
     ///
     /// # Panics
-    /// When that takes longer than [`PATIENCE`].
+    /// When the wait takes longer than [`PATIENCE`].
     pub async fn line(&mut self) -> Option<String> {
         let line = tokio::time::timeout(PATIENCE, self.lines.recv()).await;
         line.unwrap_or_else(|_| panic!("waited {PATIENCE:?} in vain for a line of the worker"))
     }
 
-    /// Waits for a line that starts with `word`, and returns the rest of it.
+    /// Waits for a line that starts with `word`, and returns the rest of the line.
     ///
     /// # Panics
-    /// When the next line starts differently, or there is none.
+    /// When the next line starts differently, or there is no next line.
     pub async fn expect(&mut self, word: &str) -> String {
         let line = self.line().await.unwrap_or_else(|| panic!("the worker ended instead of printing {word}"));
         let rest =
@@ -69,7 +69,7 @@ impl Worker {
         rest.trim().to_owned()
     }
 
-    /// Sends a line.
+    /// Sends a line to the worker.
     ///
     /// # Panics
     /// When the worker has ended.
@@ -78,10 +78,10 @@ impl Worker {
         writeln!(input, "{line}").expect("the worker has ended");
     }
 
-    /// Waits for its end, and returns the lines that were not read yet.
+    /// Waits until the worker ends, and returns the lines that were not read yet.
     ///
     /// # Panics
-    /// When it fails, or runs for longer than [`PATIENCE`].
+    /// When the worker fails, or runs for longer than [`PATIENCE`].
     pub async fn finish(mut self) -> Vec<String> {
         drop(self.process.child_mut().stdin.take());
         let mut rest = Vec::new();
@@ -101,11 +101,11 @@ impl Worker {
         rest
     }
 
-    /// Kills it with SIGKILL, also when it is stopped, and returns the lines that were not read yet. The last line may
-    /// be incomplete.
+    /// Kills the worker with SIGKILL, even if it is stopped, and returns the lines that were not read yet. The last
+    /// line may be incomplete.
     ///
     /// # Panics
-    /// When its output continues for longer than [`PATIENCE`].
+    /// When the output continues for longer than [`PATIENCE`].
     pub async fn kill9(mut self) -> Vec<String> {
         self.process.kill9();
         let mut rest = Vec::new();
@@ -115,13 +115,13 @@ impl Worker {
         rest
     }
 
-    /// Returns how many lines of its output were not read yet.
+    /// Returns the number of output lines that were not read yet.
     #[must_use]
     pub fn unread(&self) -> usize {
         self.lines.len()
     }
 
-    /// Returns its process, to stop, continue and kill it.
+    /// Returns the process of the worker, to stop, continue and kill it.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::certificates::Certificates;
 
-/// The credentials that a server asks of its clients. Its files are in the directory that the server works in.
+/// The credentials that a server requires from its clients. The files are in the working directory of the server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Security {
     /// The files of the server, and whether clients must show a certificate.
@@ -20,7 +20,7 @@ impl Security {
 
     pub(crate) fn set_tls(&mut self, certificates: &Certificates, both_sides: bool) {
         let read = |name| std::fs::read_to_string(certificates.file(name)).expect("a certificate");
-        // ZooKeeper wants the key and the certificate in one file.
+        // ZooKeeper requires the key and the certificate in one file.
         self.tls = Some(([read("server.key") + &read("server.pem"), read("ca.pem")], both_sides));
     }
 
@@ -36,7 +36,7 @@ impl Security {
         self.tls.is_some()
     }
 
-    /// Writes the files.
+    /// Writes the files of the credentials.
     pub(crate) fn write(&self, directory: &Path) {
         let write = |name: &str, text: &str| {
             std::fs::write(directory.join(name), text).expect("a file in the directory of the server");
@@ -50,7 +50,7 @@ impl Security {
         }
     }
 
-    /// Returns the lines of the configuration. `port` is the one for TLS.
+    /// Returns the lines of the configuration. `port` is the TLS port.
     pub(crate) fn settings(&self, directory: &Path, port: u16) -> String {
         let mut lines = String::new();
         if let Some((_, both_sides)) = &self.tls {

@@ -16,21 +16,21 @@ use crate::wait::{Bound, START_WITHIN};
 use crate::zookeeper_security::Security;
 
 const INSTALL: &str = "ZooKeeper is not installed; run: apt-get install -y zookeeper";
-/// Debian's directory of it.
+/// ZooKeeper's archive in Debian.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
-/// The additional settings of a server with TLS. Debian installs it with ZooKeeper.
+/// The additional archives of a server with TLS. Debian installs them with ZooKeeper.
 const NETTY: &str = "/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar";
 /// The variable that names another class path.
 const VARIABLE: &str = "LOCK_ZOOKEEPER_JAR";
-/// How long a server may take to answer a status request.
+/// The longest time until a server answers a status request.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// The answer to a request that only a member of an ensemble can serve.
 const NOT_SERVING: &str = "not currently serving requests";
 
-/// ZooKeeper servers as child processes on free ports of 127.0.0.1: one alone, or an ensemble. Nothing is forced to
-/// disk, but what they have survives their restart.
+/// ZooKeeper servers as child processes on free ports of 127.0.0.1: a single server, or an ensemble. The servers do not
+/// sync to the disk, but their data survive a restart.
 ///
-/// All methods block the calling thread; a start takes about a second. Dropping the value kills the servers, also
+/// All methods block the calling thread. A start takes about a second. Dropping the value kills the servers, including
 /// stopped ones, and removes their directories.
 #[derive(Debug)]
 pub struct ZooKeeperServers {
@@ -41,7 +41,7 @@ pub struct ZooKeeperServers {
 
 #[derive(Debug)]
 struct Member {
-    // Dropped in this order: the process before the directory that it works in and the ports that it listens on.
+    // The fields are dropped in this order: the process before its working directory and its ports.
     process: Process,
     directory: Directory,
     client: Port,
@@ -57,7 +57,7 @@ pub struct ZooKeeperBuilder {
     members: usize,
     tick: Duration,
     settings: String,
-    /// Properties of the Java machine.
+    /// Properties of the Java virtual machine.
     properties: Vec<String>,
     security: Security,
 }
@@ -75,13 +75,13 @@ impl Default for ZooKeeperBuilder {
 }
 
 impl ZooKeeperBuilder {
-    /// Sets the number of servers; 1 by default.
+    /// Sets the number of servers. The default is 1.
     pub fn members(mut self, members: usize) -> Self {
         self.members = members;
         self
     }
 
-    /// Sets the tick, 500 ms by default: a session times out after 2 to 20 ticks.
+    /// Sets the tick, which is 500 ms by default. A session times out after 2 to 20 ticks.
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
@@ -93,13 +93,13 @@ impl ZooKeeperBuilder {
         self
     }
 
-    /// Sets a property of the Java machine: `name=value`.
+    /// Sets a property of the Java virtual machine: `name=value`.
     pub fn property(mut self, property: &str) -> Self {
         self.properties.push(format!("-D{property}"));
         self
     }
 
-    /// Adds a port that speaks TLS. Clients must show a certificate there if `both_sides` is true.
+    /// Adds a TLS port. Clients must show a certificate there if `both_sides` is true.
     pub fn tls(mut self, certificates: &Certificates, both_sides: bool) -> Self {
         self.security.set_tls(certificates, both_sides);
         self
@@ -164,7 +164,7 @@ impl ZooKeeperServers {
     /// Starts one server.
     ///
     /// # Panics
-    /// As [`ZooKeeperBuilder::start`].
+    /// When the conditions of [`ZooKeeperBuilder::start`] apply.
     #[must_use]
     pub fn start() -> Self {
         Self::builder().start()
@@ -188,20 +188,20 @@ impl ZooKeeperServers {
         format!("zookeeper://{}/{path}", self.hosts())
     }
 
-    /// Returns `zookeepers://<host>:port,<host>:port/<path>` with the ports for TLS.
+    /// Returns `zookeepers://<host>:port,<host>:port/<path>` with the TLS ports.
     #[must_use]
     pub fn secure_url(&self, host: &str, path: &str) -> String {
         let host = |member: &Member| format!("{host}:{}", member.secure.address().port());
         format!("zookeepers://{}/{path}", self.members.iter().map(host).collect::<Vec<_>>().join(","))
     }
 
-    /// Gives the servers other certificates, which they have after a [`restart`](Self::restart).
+    /// Sets other certificates, which the servers use after a [`restart`](Self::restart).
     pub fn replace_certificates(&mut self, certificates: &Certificates) {
         self.security.set_tls(certificates, false);
         self.members.iter().for_each(|member| self.security.write(member.directory.path()));
     }
 
-    /// Gives the servers other users of SASL, which they have after a [`restart`](Self::restart).
+    /// Sets other SASL users, which the servers use after a [`restart`](Self::restart).
     pub fn replace_users(&mut self, users: &[(&str, &str)]) {
         self.security.set_users(users);
         self.members.iter().for_each(|member| self.security.write(member.directory.path()));
@@ -213,7 +213,7 @@ impl ZooKeeperServers {
         self.members[member].client.address()
     }
 
-    /// Returns the leader; for one server alone, that one. `None` while there is none.
+    /// Returns the leader, or `None` while there is none. A single server is its own leader.
     #[must_use]
     pub fn leader(&self) -> Option<usize> {
         (0..self.members.len()).find(|member| {
@@ -222,13 +222,13 @@ impl ZooKeeperServers {
         })
     }
 
-    /// Kills a server with SIGKILL, and returns when it is gone.
+    /// Kills a server with SIGKILL, and returns when it has ended.
     pub fn kill9(&mut self, member: usize) {
         self.members[member].process.kill9();
     }
 
-    /// Starts a server again on the same port with the data that it had. Kills it first if it runs. Returns when the
-    /// process has started; see [`wait_ready`](Self::wait_ready).
+    /// Restarts a server on the same port with its data. Kills the server first if it runs. Returns when the process
+    /// has started. See [`wait_ready`](Self::wait_ready).
     pub fn restart(&mut self, member: usize) {
         let member = &mut self.members[member];
         member.process.kill9();
@@ -248,11 +248,11 @@ impl ZooKeeperServers {
     /// Waits until a server serves clients.
     ///
     /// # Panics
-    /// When it does not, with its log.
+    /// When the server does not serve clients in time. The text contains its log.
     pub fn wait_ready(&self, member: usize) {
         let bound = Bound::new(START_WITHIN);
         let serves = || self.ask(member, "srvr").is_some_and(|answer| answer.contains("Mode: "));
-        // The port for TLS is the last that a server opens.
+        // The TLS port is the last port that a server opens.
         let secure = self.members[member].secure.address();
         let is_open = || TcpStream::connect_timeout(&secure, ANSWER_WITHIN).is_ok();
         while !serves() || self.security.has_tls() && !is_open() {
@@ -264,19 +264,19 @@ impl ZooKeeperServers {
         }
     }
 
-    /// Returns how many ephemeral nodes there are below `path`, as the first server sees it.
+    /// Returns the number of ephemeral nodes below `path`, as reported by the first server.
     ///
     /// # Panics
-    /// When it does not say.
+    /// When the server does not report them.
     #[must_use]
     pub fn nodes(&self, path: &str) -> usize {
         self.names(path).len()
     }
 
-    /// Returns the names of the ephemeral nodes below `path`, as the first server sees it.
+    /// Returns the names of the ephemeral nodes below `path`, as reported by the first server.
     ///
     /// # Panics
-    /// When it does not say.
+    /// When the server does not report them.
     #[must_use]
     pub fn names(&self, path: &str) -> Vec<String> {
         let beginning = format!("/{path}/");
@@ -284,10 +284,10 @@ impl ZooKeeperServers {
         dump.lines().filter_map(|line| line.trim().strip_prefix(&beginning)).map(str::to_owned).collect()
     }
 
-    /// Returns how many requests the first server has received.
+    /// Returns the number of requests that the first server has received.
     ///
     /// # Panics
-    /// When it does not say.
+    /// When the server does not report it.
     #[must_use]
     pub fn requests(&self) -> u64 {
         let answer = self.answer("srvr");
@@ -298,11 +298,11 @@ impl ZooKeeperServers {
     /// Returns the watched paths of the first server, each with the number of its watches.
     ///
     /// # Panics
-    /// When it does not say.
+    /// When the server does not report them.
     #[must_use]
     pub fn watches_by_path(&self) -> Vec<(String, usize)> {
         let mut paths: Vec<(String, usize)> = Vec::new();
-        // A path, and then a line for each session that watches it.
+        // A path is followed by a line for each session that watches it.
         for line in self.answer("wchp").lines() {
             match (line.strip_prefix('/'), paths.last_mut()) {
                 (Some(path), _) => paths.push((path.to_owned(), 0)),
@@ -313,17 +313,17 @@ impl ZooKeeperServers {
         paths
     }
 
-    /// Returns how many watches there are at the first server.
+    /// Returns the number of watches at the first server.
     ///
     /// # Panics
-    /// When it does not say.
+    /// When the server does not report it.
     #[must_use]
     pub fn watches(&self) -> usize {
         self.watches_by_path().iter().map(|(_, watchers)| watchers).sum()
     }
 
-    /// Asks the first server one of its four-letter words until it answers. On a busy machine it may take longer than
-    /// one request waits, and a missing answer must not be confused with an empty one.
+    /// Sends one of the four-letter commands to the first server until it answers. On a busy machine the answer may
+    /// take longer than the timeout of one request, and a missing answer must not be confused with an empty one.
     fn answer(&self, word: &str) -> String {
         let bound = Bound::new(START_WITHIN);
         loop {
@@ -337,7 +337,7 @@ impl ZooKeeperServers {
         }
     }
 
-    /// Asks a server one of its four-letter words. `None` if it does not answer.
+    /// Sends one of the four-letter commands to a server. Returns `None` if the server does not answer.
     #[must_use]
     pub fn ask(&self, member: usize, word: &str) -> Option<String> {
         let mut stream = TcpStream::connect_timeout(&self.address(member), ANSWER_WITHIN).ok()?;

@@ -15,7 +15,7 @@ use crate::support::{
     LONG, Listening, connect, connect_for_long, ms, patient_servers, patient_url, try_once,
 };
 
-/// A manager whose connection a test can cut.
+/// Returns a manager whose connection a test can cut.
 async fn through(proxy: &Proxy) -> LockManager {
     connect(&url(proxy)).await
 }
@@ -34,7 +34,7 @@ async fn a_claim_whose_answer_is_lost_finds_its_own_node() {
     let _listener = Listening::attach(&store, &claims);
     let key = Key::new("k").expect("a key");
     for round in 0..5 {
-        // With the first claim the directory exists, and the first request creates the node.
+        // After the first claim the directory exists, so the first request creates the node.
         let claim = claims.exclusive(&key, LONG);
         if round == 0 {
             assert!(matches!(store.acquire(&claim, Ask::Probe).await, Ok(Attempt::Granted(_))));
@@ -77,7 +77,7 @@ async fn a_release_whose_answer_is_lost_is_repeated() {
     assert_eq!(next.release().await.expect("an answer"), Released::Released);
 }
 
-/// A downgrade whose answer is lost keeps the key all the time.
+/// If the answer to a downgrade is lost, the client keeps the key all the time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_downgrade_whose_answer_is_lost_keeps_the_key() {
     let servers = patient_servers();
@@ -103,8 +103,8 @@ async fn a_downgrade_whose_answer_is_lost_keeps_the_key() {
     assert_eq!(reader.release().await.expect("an answer"), Released::Released);
 }
 
-/// A waiter that asks again while there is no connection, and is given up, has a node all the same: it must be
-/// released, long before its session ends.
+/// A waiter repeats its request while there is no connection, and is then given up. Its node exists nevertheless, and
+/// must be released long before the session ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_that_is_given_up_without_a_connection_is_released() {
     let servers = ZooKeeperServers::builder().tick(Duration::from_secs(2)).start();
@@ -121,7 +121,7 @@ async fn a_waiter_that_is_given_up_without_a_connection_is_released() {
     .await;
     proxy.refuse(true);
     proxy.cut();
-    // It relies on the watch for 2 s, then asks.
+    // The waiter relies on the watch for 2 s, and then sends a request.
     assert!(timeout(ms(3_000), &mut waiter).await.is_err(), "there is no connection");
     drop(waiter);
     proxy.heal();

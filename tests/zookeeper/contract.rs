@@ -1,4 +1,4 @@
-//! The contract suite.
+//! The contract suite on ZooKeeper.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use lock_core::backend::zookeeper::ZooKeeper;
 use lock_core::testkit::contract::{self, Subject};
 use lock_tests::ZooKeeperServers;
 
-/// The cases that do not apply: leases of their own, a queue that grants by itself, features that the store does not
-/// have, and refusals of features that it has.
+/// The cases that do not apply: leases of the store's own, a queue that grants on its own, features that the store
+/// lacks, and refusals of features that it has.
 const NOT_APPLICABLE: &[&str] = &[
     "expiry::",
     "release::of_one_who_ran_out",
@@ -48,7 +48,7 @@ const NOT_APPLICABLE: &[&str] = &[
     "refusal::a_downgrade_that_it_cannot_do",
 ];
 
-/// How many cases apply.
+/// The number of cases that apply.
 const CASES: usize = 145;
 
 #[tokio::test]

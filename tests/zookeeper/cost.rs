@@ -1,4 +1,4 @@
-//! The cost of a lock, in requests.
+//! The number of requests that a lock costs.
 
 use std::time::Duration;
 
@@ -6,13 +6,14 @@ use lock_tests::{Bound, PATIENCE, ZooKeeperServers, take_turns, wait_until};
 
 use crate::support::{LONG, SESSION, connect, ms, patient_servers, patient_url, try_once, url};
 
-/// The highest cost of the signs of life of one session within `time`: the library's, and the client's own.
+/// Returns the highest number of heartbeats of one session within `time`: those of the library, and those of the
+/// client.
 pub(crate) fn alive(time: Duration) -> u64 {
     let rounds = time.as_millis() / (SESSION / 8).as_millis() + 2;
     2 * u64::try_from(rounds).expect("a short time")
 }
 
-/// A free lock costs three requests: the node and a look at the others at once, and the release.
+/// A free lock costs three requests: the creation of the node, a simultaneous read of the other nodes, and the release.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_free_lock_costs_three_requests() {
     const CYCLES: u64 = 200;
@@ -22,7 +23,7 @@ async fn a_free_lock_costs_three_requests() {
     let (before, since) = (servers.requests(), Bound::new(LONG));
     for _ in 0..CYCLES {
         let guard = try_once(&locks, "k").await.expect("free");
-        // The node is the fencing token.
+        // The number of the node is the fencing token, so the token costs no request.
         guard.fencing_token().await.expect("a token");
         guard.release().await.expect("an answer");
     }
@@ -31,7 +32,8 @@ async fn a_free_lock_costs_three_requests() {
     assert!((3 * CYCLES..=most).contains(&sent), "{sent} requests, at most {most}");
 }
 
-/// A renewal costs nothing, however many locks there are. With the first one a lock is watched, which is one request.
+/// Renewals cost no requests, whatever the number of locks. The first renewal of a lock sets a watch, which is one
+/// request.
 #[tokio::test(flavor = "multi_thread")]
 async fn renewals_cost_nothing() {
     const LOCKS: usize = 200;
@@ -49,7 +51,7 @@ async fn renewals_cost_nothing() {
     assert!(sent <= most, "{sent} requests for {LOCKS} locks, at most {most}");
 }
 
-/// A client that tries again and again for a held key only reads.
+/// A client that repeatedly tries to get a held key only reads.
 #[tokio::test(flavor = "multi_thread")]
 async fn tries_for_a_held_key_write_nothing() {
     let servers = ZooKeeperServers::start();
@@ -68,8 +70,8 @@ async fn tries_for_a_held_key_write_nothing() {
     guard.release().await.expect("an answer");
 }
 
-/// The waiters of one process hand the lock to each other for as long as no other process waits. A task that releases
-/// asks every 10 ms whether another process waits.
+/// The waiters of one process hand the lock to each other while no other process waits. A task that releases checks
+/// every 10 ms whether another process waits.
 #[tokio::test]
 async fn hand_offs_inside_a_process_write_nothing() {
     const TASKS: u32 = 4;
@@ -82,8 +84,8 @@ async fn hand_offs_inside_a_process_write_nothing() {
         async || client.check_stat("/locks/k").await.expect("an answer").expect("it is there").cversion;
     let before = changes().await;
     take_turns(&locks, LONG, TASKS, HOLDS).join_all().await;
-    // Each task may create and delete a node before it knows of the others, and the last ones may find no task to hand
-    // the lock to. By the store each hold would change two.
+    // Each task may create and delete a node before it knows of the others, and the last tasks may find no task for a
+    // hand-off. Through the store, each hold would change two nodes.
     let (changed, holds) = ((changes().await - before).unsigned_abs(), HOLDS * TASKS);
     assert!(changed <= holds / 2, "{changed} changes for {holds} holds");
 }

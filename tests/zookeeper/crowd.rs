@@ -1,4 +1,4 @@
-//! A crowd of waiters of one process for one key.
+//! Many waiters of one process for one key.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::support::{LONG, connect, ms, patient_servers, patient_url};
 const WAITERS: usize = 150;
 const MINUTES: Duration = Duration::from_secs(180);
 
-/// The deletion of any node may serve a waiter for a permit. If each of them read the queue then, they would be told of a
-/// million nodes.
+/// The deletion of any node may serve a waiter for a permit. If each waiter then read the queue, the server would send
+/// them a million node names.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_at_a_semaphore_reads_a_change_once() {
     let servers = patient_servers();
@@ -29,13 +29,13 @@ async fn a_crowd_at_a_semaphore_reads_a_change_once() {
     held.release().await.expect("an answer");
     crowd.all_served(MINUTES).await;
     let read = proxy.traffic().replies.seen - before;
-    // A few reads of 75 nodes on average for each of them, and one every two seconds.
+    // The limit is a few reads of 75 nodes on average for each waiter, and one read every two seconds.
     let most = 8_000_000 + 15_000 * clock.elapsed().as_secs();
     assert!(read < most, "{read} bytes for {WAITERS} waiters");
     wait_until("nothing is left", PATIENCE, async || servers.nodes("locks/k") == 0).await;
 }
 
-/// A writer waits for the last reader before it, and is told of its end. Others may read on.
+/// A writer waits for the last reader before it, and is notified when that reader ends. Other readers may continue.
 #[tokio::test]
 async fn a_writer_waits_for_every_reader() {
     let servers = patient_servers();
@@ -63,7 +63,8 @@ async fn a_writer_waits_for_every_reader() {
     }
 }
 
-/// A writer that becomes a reader deletes its node, for which the next one waits, and keeps its place by another node.
+/// A writer that becomes a reader deletes its node, for which the next writer waits. It keeps its place with another
+/// node.
 #[tokio::test]
 async fn a_writer_behind_a_downgrade_waits_on() {
     let servers = patient_servers();

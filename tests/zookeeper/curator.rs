@@ -1,4 +1,4 @@
-//! A client of another library on the same keys: the locks of Curator, for Java.
+//! The locks of Curator, a Java library, on the same keys.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::WORKER;
 use crate::support::{LONG, SESSION, connect, ms, patient_servers, patient_url, try_once, url};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/zookeeper/Curator.java");
-/// The path on Debian. Each names what it depends on.
+/// The archives on Debian. Each archive names its dependencies.
 const JARS: [&str; 4] = [
     "/usr/share/java/curator-recipes.jar",
     "/usr/share/java/curator-framework.jar",
@@ -21,7 +21,7 @@ const JARS: [&str; 4] = [
 ];
 const NO_CURATOR: &str = "Curator is not installed; run: apt-get install -y libcurator-recipes-java";
 const NO_COMPILER: &str = "javac is not installed; run: apt-get install -y default-jdk-headless";
-/// How long its start may take: the program is compiled first, on a machine that may be busy.
+/// The longest time of a start. The program is compiled first, on a machine that may be busy.
 const START_WITHIN: Duration = Duration::from_secs(90);
 
 /// A Java process with Curator, whose sessions time out after 2 s.
@@ -48,7 +48,7 @@ impl Java {
         self.0.tell(&format!("{who} {call}"));
     }
 
-    /// Waits for the answer of the thread `who`, which must be the next one of all.
+    /// Waits for the answer of the thread `who`. No other thread may answer before it.
     pub(crate) async fn answer(&mut self, who: &str) -> String {
         self.0.expect(who).await
     }
@@ -59,7 +59,7 @@ impl Java {
     }
 }
 
-/// The URL of a manager whose exclusive locks are those of Curator's read-write lock.
+/// Returns the URL of a manager whose exclusive locks are those of Curator's read-write lock.
 fn read_write(servers: &ZooKeeperServers) -> String {
     format!("{}&curator=read-write", patient_url(servers))
 }
@@ -110,7 +110,7 @@ async fn ours_excludes_a_mutex_of_curator_until_it_is_released() {
     }
 }
 
-/// Both wait in one line, and are served in its order.
+/// The waiters of both libraries are in one queue, and are served in its order.
 #[tokio::test(flavor = "multi_thread")]
 async fn ours_and_curators_are_served_in_one_order() {
     let servers = patient_servers();
@@ -125,19 +125,19 @@ async fn ours_and_curators_are_served_in_one_order() {
     }
     first.release().await.expect("an answer");
     for (who, next) in ["a", "b", "c"].into_iter().zip(ours) {
-        // The next answer of all is the answer of this thread.
+        // The next answer of any thread is the answer of this one.
         assert_eq!(java.answer(who).await, "true");
         assert!(!next.is_finished(), "overtook {who}");
         assert_eq!(java.ask(who, "release").await, "released");
         let guard = next.await.expect("no panic").expect("its turn");
-        // None of their threads has answered meanwhile.
+        // No other thread of Curator has answered meanwhile.
         assert_eq!(java.ask("late", "acquire mutex job 0").await, "false");
         guard.release().await.expect("an answer");
     }
     places(&servers, "job", 0).await;
 }
 
-/// The readers of both share a key, and its writers exclude them.
+/// The readers of both libraries share a key, and the writers of both exclude them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_write_lock_of_curator_and_ours_are_one() {
     let servers = patient_servers();
@@ -145,7 +145,7 @@ async fn a_read_write_lock_of_curator_and_ours_are_one() {
     let refused = async |request: lock_core::LockRequest| {
         assert!(request.ttl(LONG).try_acquire().await.expect("an answer").is_none());
     };
-    // Theirs first.
+    // First, Curator holds the key.
     assert_eq!(java.ask("a", "acquire read job 20").await, "true");
     let reader = locks.read("job").ttl(LONG).acquire().await.expect("beside a reader");
     refused(locks.write("job")).await;
@@ -160,7 +160,7 @@ async fn a_read_write_lock_of_curator_and_ours_are_one() {
         refused(request).await;
     }
     assert_eq!(java.ask("b", "release").await, "released");
-    // Ours first, as a writer that becomes a reader.
+    // Then this library holds the key, as a writer that becomes a reader.
     let writer = locks.write("job").ttl(LONG).acquire().await.expect("it is free");
     assert_eq!(java.ask("a", "acquire read job 0.2").await, "false");
     java.tell("a", "acquire read job 20");
@@ -178,7 +178,7 @@ async fn whoever_is_killed_frees_the_key_with_its_session() {
     let servers = ZooKeeperServers::start();
     let (locks, mut java) = (connect(&url(&servers)).await, Java::start(&servers).await);
     assert_eq!(java.ask("a", "acquire mutex job 20").await, "true");
-    // A waiter that dies with it delays no other waiter either.
+    // A waiter that dies with the holder does not delay other waiters.
     java.tell("b", "acquire mutex job 20");
     places(&servers, "job", 2).await;
     let next = waiting(&locks, "job");
@@ -190,7 +190,7 @@ async fn whoever_is_killed_frees_the_key_with_its_session() {
     let late = tokio::time::timeout(PATIENCE, next).await.expect("the session is over");
     late.expect("no panic").expect("it is free").release().await.expect("an answer");
 
-    // The other way round.
+    // The same in the other direction: our process is killed, and Curator waits.
     let mut java = Java::start(&servers).await;
     let hold = ["hold", "--url", &url(&servers), "--key", "job", "--ttl", "6000", "--effect", "/dev/null"];
     let mut worker = Worker::start(WORKER, &hold);

@@ -1,4 +1,4 @@
-//! What `doctor` finds at real servers: each test makes a fault, and undoes it.
+//! The findings of `doctor` about real servers. Each test causes a fault, and repairs it.
 
 use lock_core::{LockManager, Severity};
 use lock_tests::ZooKeeperServers;
@@ -17,7 +17,7 @@ async fn a_healthy_server_has_no_danger_and_sessions_of_other_lengths_are_told()
     let servers = ZooKeeperServers::start();
     let plain = [(Severity::Warning, "zookeeper.one_server"), (Severity::Note, "zookeeper.no_user")];
     assert_eq!(rules(&connect(&url(&servers)).await).await, plain);
-    // Of ticks of 500 ms, at least 2 and at most 20.
+    // A session lasts for at least 2 and at most 20 ticks of 500 ms.
     for (options, rule, severity, advice) in [
         ("session_timeout=20s", "zookeeper.session_timeout", Severity::Warning, "`maxSessionTimeout=20000`"),
         ("session_timeout=500ms", "zookeeper.session_timeout", Severity::Note, "`minSessionTimeout=500`"),
@@ -45,7 +45,7 @@ async fn a_server_that_is_down_is_named() {
     assert_eq!((silent.severity, silent.about), (Severity::Warning, servers.address(1).to_string()));
     servers.restart(1);
     gone(&locks, "zookeeper.silent").await;
-    // One that hangs accepts connections.
+    // A hanging server accepts connections.
     servers.stop(2);
     assert_eq!(found(&locks, "zookeeper.silent").await.about, servers.address(2).to_string());
     servers.cont(2);
@@ -115,7 +115,7 @@ async fn very_many_keys_are_told() {
     gone(&locks, "zookeeper.children").await;
 }
 
-/// Another program may have made the directory before there was a user.
+/// Another program may have created the directory before there was a user.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_that_is_open_to_all_is_told_to_a_user() {
     let servers = ZooKeeperServers::start();
@@ -126,7 +126,7 @@ async fn a_directory_that_is_open_to_all_is_told_to_a_user() {
     let open = found(&locks, "zookeeper.open_base").await;
     assert_eq!((open.severity, open.about.as_str()), (Severity::Warning, "/closed"));
     found(&locks, "zookeeper.plain_text").await;
-    // As the finding says.
+    // The test does what the finding says.
     admin.auth("digest", b"app:s3cret").await.expect("it is taken");
     let own = [Acl::new(Permission::ALL, AuthId::authed())];
     admin.set_acl("/closed", &own, None).await.expect("it may");

@@ -1,4 +1,4 @@
-//! The history of holds under load, while one leader after the other dies.
+//! The history of holds under load, while the leaders die in sequence.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::support::{connect, leader, ms};
 const CHANGES: usize = 10;
 const TTL: Duration = Duration::from_secs(8);
 
-/// Kills one leader after the other. Each comes back once the others have the next one.
+/// Kills the leaders in sequence. Each restarts once the others have elected the next leader.
 async fn torment(servers: &mut ZooKeeperServers, history: &History) {
     for _ in 0..CHANGES {
         let held = count(history).0;

@@ -1,4 +1,4 @@
-//! The kind `fair`: every waiter has its own node.
+//! The kind `fair`, in which every waiter has its own node.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,13 +18,13 @@ async fn waiters_of_several_processes_are_served_in_order() {
     wait_until("no node is left", PATIENCE, async || servers.nodes("locks/k") == 0).await;
 }
 
-/// Some of them find no directory, so they have to ask once more, while others still come.
+/// Some of the waiters find no directory. They have to repeat their request while others still arrive.
 #[tokio::test]
 async fn the_first_crowd_at_a_key_is_served_in_order() {
     const WAITERS: usize = 150;
     let servers = patient_servers();
     let locks = connect(&patient_url(&servers)).await;
-    // Those who wait for the first session of a manager ask in any order.
+    // The requests that wait for the first session of a manager are sent in any order.
     locks.fair("other").ttl(LONG).run(async {}).await.expect("it is free");
     let served = Arc::new(Mutex::new(Vec::new()));
     let mut crowd = JoinSet::new();

@@ -13,17 +13,17 @@ use lock_tests::ZooKeeperServers;
 use crate::load::{End, Kind, Load, count};
 use crate::support::{LONG, ms, url};
 
-/// How many workers each manager has.
+/// The number of workers of each manager.
 const WORKERS: usize = 3;
 
-/// When an operator ended a session.
+/// The time at which an operator ended a session.
 struct Ended {
     manager: usize,
     from: Duration,
     to: Duration,
 }
 
-/// The load under faults ends after so many holds, and takes this long at least and at most.
+/// The load under faults ends after this many holds. The times are its shortest and its longest duration.
 const END: End = End::With(400, Duration::from_secs(12), Duration::from_secs(300));
 
 async fn load(history: &History, managers: &[LockManager], wait: Duration, end: End) {
@@ -32,7 +32,7 @@ async fn load(history: &History, managers: &[LockManager], wait: Duration, end: 
     load.run_into(history, managers, WORKERS, end, &mut Rng::new()).await;
 }
 
-/// Ends one session after the other, and stops the server for less and for more than a session.
+/// Ends the sessions in sequence, and stops the server for less and for more than a session timeout.
 async fn torment(
     servers: &ZooKeeperServers,
     operators: &[Operator],
@@ -59,7 +59,7 @@ async fn torment(
     }
 }
 
-/// Leaves out the locks that an operator deleted before their end: they were free before any client could know.
+/// Leaves out the locks that an operator deleted before their end. They were free before any client could notice.
 fn without_ended(history: &History, managers: usize, ended: &[Ended]) -> History {
     let kept = History::new(Clock::Suspend);
     for hold in history.holds() {
@@ -94,7 +94,7 @@ async fn one_holder_at_a_time_and_tokens_in_order_whatever_happens() {
     history.check().unwrap_or_else(|violation| panic!("{violation}"));
 }
 
-/// The check finds what it looks for: with a lock that does not exclude, the same load overlaps.
+/// This is the negative control: the same load with locks in two directories overlaps, and the check finds it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_load_on_two_directories_is_found() {
     let servers = ZooKeeperServers::start();

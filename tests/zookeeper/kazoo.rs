@@ -1,4 +1,4 @@
-//! A client of another library on the same keys: the `Lock` of kazoo, for Python.
+//! The `Lock` of kazoo, a Python library, on the same keys.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! Every kind, and what is refused.
+//! Every kind of lock, and the requests that are refused.
 
 use lock_core::{LockErrorKind, Released};
 use lock_tests::{PATIENCE, ZooKeeperServers, wait_until};
@@ -39,7 +39,8 @@ async fn every_kind_excludes_as_it_should() {
     first.release().await.expect("an answer");
 }
 
-/// Another program, which knows no permits, queues between two of them. It does not refuse the second one.
+/// Another program, which does not support permits, queues between two permits. The second permit waits and is not
+/// refused.
 #[tokio::test]
 async fn a_permit_waits_for_a_lock_of_another_program() {
     let servers = ZooKeeperServers::start();
@@ -51,7 +52,8 @@ async fn a_permit_waits_for_a_lock_of_another_program() {
     let path = "/locks/s/_c_01234567-89ab-cdef-0123-456789abcdef-lock-";
     let (_, number) = client.create(path, b"", &options).await.expect("it queues");
     let waiting = tokio::spawn(other.semaphore("s", 1).ttl(LONG).wait(LONG).acquire());
-    // Its first look must find the permit that it waits for: behind the lock alone it is refused. Then it watches it.
+    // The first read must find the permit for which the second one waits. If it finds only the foreign lock, the
+    // request is refused. After the read, the second permit watches the first.
     let watches = || {
         servers
             .watches_by_path()
@@ -60,7 +62,7 @@ async fn a_permit_waits_for_a_lock_of_another_program() {
     };
     wait_until("the permit waits", PATIENCE, async || watches()).await;
     first.release().await.expect("an answer");
-    // It asks again every two seconds, and now finds the lock alone.
+    // The waiter reads the queue every two seconds, and now finds only the foreign lock.
     tokio::time::sleep(std::time::Duration::from_secs(5)).await;
     assert!(!waiting.is_finished(), "it was refused");
     client.delete(&format!("{path}{number}"), None).await.expect("it held the key");
@@ -83,7 +85,7 @@ async fn what_the_store_does_not_have_is_refused() {
     guard.release().await.expect("an answer");
 }
 
-/// Each call is polled by a plain executor: it works, or its error says what is missing.
+/// A plain executor polls each call. The call works, or its error says what is missing.
 #[test]
 fn no_call_panics_outside_of_tokio() {
     let servers = ZooKeeperServers::start();

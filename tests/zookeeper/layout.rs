@@ -1,4 +1,4 @@
-//! The stored data, the waiters that are woken, and what is left.
+//! The stored data, the notified waiters, and the nodes that remain.
 
 use lock_core::strategy;
 use lock_tests::{PATIENCE, ZooKeeperServers, is_held_since_its_grant, wait_until};
@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{LONG, connect, ms, patient_servers, patient_url, try_once, url};
 
-/// A release wakes one waiter of many: each watches the one before it.
+/// A release notifies one of many waiters, because each waiter watches the one before it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_wakes_one_waiter() {
     const WAITERS: usize = 200;
@@ -15,12 +15,12 @@ async fn a_release_wakes_one_waiter() {
     let guard = try_once(&locks, "k").await.expect("free");
     let mut waiting = JoinSet::new();
     for _ in 0..WAITERS {
-        // With a limit of waiters, each has a place of its own.
+        // With a limit of waiters, each waiter has its own place.
         let request = locks.fair("k").ttl(LONG).wait(PATIENCE * 12).max_waiters(2 * WAITERS);
         waiting.spawn(request.acquire());
     }
     wait_until("all wait", PATIENCE * 4, async || servers.nodes("locks/k") == WAITERS + 1).await;
-    // Each of them sets its watch anew every two seconds, so that on a busy machine many are always about to.
+    // Each waiter renews its watch every two seconds, so on a busy machine many waiters have none at a given moment.
     wait_until("most of them watch", PATIENCE * 4, async || servers.watches() >= WAITERS / 2).await;
     let watches = servers.watches_by_path();
     let most = watches.iter().map(|(_, watchers)| *watchers).max();
@@ -46,7 +46,7 @@ async fn who_gives_up_leaves_nothing() {
         let tried = other.lock("k").ttl(LONG).strategy(strategy::fail_fast()).acquire().await;
         assert!(tried.is_err());
     }
-    // The holder watches its own node, once it has been renewed.
+    // The holder watches its own node after its first renewal.
     wait_until("only the holder is left", PATIENCE, async || {
         servers.nodes("locks/k") == 1 && servers.watches() <= 1
     })
@@ -54,10 +54,10 @@ async fn who_gives_up_leaves_nothing() {
     guard.release().await.expect("an answer");
 }
 
-/// The directory of a key vanishes when the key is not used, also while claims for it come and go.
+/// The directory of a key is deleted while the key is not used, even while claims for it begin and end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_that_vanishes_is_made_again() {
-    // Containers are looked for every 20 ms instead of every minute.
+    // The server checks for empty containers every 20 ms instead of every minute.
     let servers = ZooKeeperServers::builder().property("znode.container.checkIntervalMs=20").start();
     let locks = connect(&url(&servers)).await;
     let client = zookeeper_client::Client::connect(&servers.hosts()).await.expect("a client");

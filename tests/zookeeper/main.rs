@@ -43,5 +43,5 @@ mod tls;
 mod used_once;
 mod watches;
 
-/// The program for other processes.
+/// The program that runs in the other processes.
 const WORKER: &str = env!("CARGO_BIN_EXE_worker");

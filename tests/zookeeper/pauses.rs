@@ -1,4 +1,4 @@
-//! A process that is stopped for longer than its session, and a server that is cut off from its leader.
+//! A process that is stopped for longer than its session timeout, and a server that is cut off from its leader.
 
 use std::pin::pin;
 
@@ -15,7 +15,7 @@ async fn a_holder_that_stood_still_does_nothing_more_when_it_goes_on() {
     let locks = connect(&url).await;
     for _ in 0..3 {
         let directory = Directory::new();
-        // Once this file exists, the body would write to it in its next round.
+        // The body writes to this file in its next round, if the file exists.
         let effect = directory.path().join("effect");
         let file = effect.to_str().expect("a path of UTF-8");
         let arguments = ["hold", "--url", &url, "--key", "k", "--ttl", "6000", "--effect", file];
@@ -34,7 +34,7 @@ async fn a_holder_that_stood_still_does_nothing_more_when_it_goes_on() {
     }
 }
 
-/// A process that is killed frees its key when its session is over.
+/// A killed process frees its key when its session expires.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_holder_that_is_killed_frees_its_key() {
     let servers = ZooKeeperServers::start();
@@ -50,11 +50,11 @@ async fn a_holder_that_is_killed_frees_its_key() {
     guard.release().await.expect("an answer");
 }
 
-/// A server that is cut off from the leader goes on to answer reads, and the leader goes on to count. So an answer to a
-/// read must not prolong a lock.
+/// A server that is cut off from the leader still answers reads, while the leader counts the session timeout. So the
+/// answer to a read must not prolong a lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_its_leader_prolongs_no_lock() {
-    // The followers wait for their leader for longer than the session.
+    // The followers wait for their leader for longer than the session timeout.
     let servers = ZooKeeperServers::builder().members(3).setting("syncLimit=80").start();
     let leader = leader(&servers).await;
     let follower = servers.address((leader + 1) % 3);
@@ -64,7 +64,7 @@ async fn a_server_without_its_leader_prolongs_no_lock() {
     let since = Bound::new(PATIENCE);
     servers.stop(leader);
     let reads = async || reader.check_stat("/locks/k").await.is_ok_and(|stat| stat.is_some());
-    // The time before the leader ends the session.
+    // This is the time before the leader ends the session.
     let reason = tokio::select! {
         reason = lost_within(&guard, &since, ms(3_200)) => reason,
         () = async { while reads().await { tokio::time::sleep(ms(50)).await } } => panic!("it answers no reads"),
@@ -74,11 +74,11 @@ async fn a_server_without_its_leader_prolongs_no_lock() {
     servers.cont(leader);
 }
 
-/// A leader that is cut off from the majority answers its own clients until it notices, and the others may have elected
-/// the next one by then. So what it answers alone must not prolong a lock.
+/// A leader that is cut off from the majority answers its own clients until it notices. The others may have elected
+/// another leader by then. So an answer of this leader alone must not prolong a lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_without_its_majority_prolongs_no_lock() {
-    // The leader waits for its followers for longer than the session.
+    // The leader waits for its followers for longer than the session timeout.
     let servers = ZooKeeperServers::builder().members(3).setting("syncLimit=80").start();
     let leader = leader(&servers).await;
     let address = servers.address(leader);
@@ -89,7 +89,7 @@ async fn a_leader_without_its_majority_prolongs_no_lock() {
     for follower in (0..3).filter(|member| *member != leader) {
         servers.stop(follower);
     }
-    // The time before the others could end the session.
+    // This is the time before the others could end the session.
     assert_eq!(lost_within(&guard, &since, ms(3_200)).await, LossReason::Expired);
     other.sync("/").await.expect("the leader still answers by itself");
     for follower in (0..3).filter(|member| *member != leader) {
@@ -97,7 +97,7 @@ async fn a_leader_without_its_majority_prolongs_no_lock() {
     }
 }
 
-/// As above, for a waiter that finds its turn by reading: it has written nothing since it began to wait.
+/// The same holds for a waiter that finds its turn by a read. It has written nothing since it began to wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_without_its_majority_grants_no_turn() {
     let servers = ZooKeeperServers::builder().members(3).setting("syncLimit=80").start();
@@ -117,13 +117,13 @@ async fn a_leader_without_its_majority_grants_no_turn() {
         places().await == 2
     })
     .await;
-    // From here on it is not polled. Its session lives on without it.
+    // The waiter is not polled from now on. The session stays alive without it.
     guard.release().await.expect("an answer");
     assert_eq!(places().await, 1);
     for follower in (0..3).filter(|member| *member != leader) {
         servers.stop(follower);
     }
-    // The others may have ended its session by then, and may have granted the key to another client.
+    // By then the others may have ended its session, and may have granted the key to another client.
     tokio::time::sleep(ms(5_000)).await;
     assert_eq!(places().await, 1, "the leader still answers by itself");
     let turn = tokio::time::timeout(ms(3_000), &mut waits).await;

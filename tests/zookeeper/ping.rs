@@ -1,4 +1,4 @@
-//! Pings of ZooKeeper.
+//! Pings of ZooKeeper servers.
 
 use lock_tests::ZooKeeperServers;
 

@@ -1,4 +1,4 @@
-//! Servers that are missing, and permissions.
+//! Missing servers, and missing permissions.
 
 use lock_core::testkit::names;
 use lock_core::{LockErrorKind, LockManager};
@@ -20,7 +20,7 @@ async fn a_server_that_is_missing_or_stopped_is_named() {
     assert!(error.is_temporary() && error.to_string().contains("cannot connect"), "{error}");
 }
 
-/// A server with a fraction of a core, or one that was started a moment ago, accepts connections before it answers.
+/// A server that has just started, or has only a fraction of a core, accepts connections before it answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_greets_late_is_waited_for() {
     let servers = crate::support::patient_servers();
@@ -31,7 +31,7 @@ async fn a_server_that_greets_late_is_waited_for() {
     works(&locks.expect("the server has answered")).await;
 }
 
-/// A name may lead to several servers, and to some that are gone. The port of the URL does not count here.
+/// A name may resolve to several servers, and to some that have ended. The port of the URL does not matter here.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_address_of_a_name_is_tried() {
     let servers = crate::support::patient_servers();
@@ -41,7 +41,7 @@ async fn every_address_of_a_name_is_tried() {
     works(&connect(url).await).await;
 }
 
-/// A server that starts refuses connections first.
+/// A starting server first refuses connections.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_starts_is_waited_for() {
     let mut servers = ZooKeeperServers::start();
@@ -55,7 +55,7 @@ async fn a_server_that_starts_is_waited_for() {
     works(&connecting.await.expect("no panic").expect("the server has started")).await;
 }
 
-/// With a user, no other user can change the locks; a user without permission is told so.
+/// If the URL names a user, no other user can change the locks. A user without permission gets an error that says so.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_nodes_of_a_user_are_closed_to_others() {
     let servers = ZooKeeperServers::start();
@@ -77,8 +77,8 @@ async fn the_nodes_of_a_user_are_closed_to_others() {
     guard.release().await.expect("an answer");
 }
 
-/// A sign of life needs the permission to read the directory of the locks. Without it no lock would last, so that is said
-/// at the start.
+/// A heartbeat needs the permission to read the directory of the locks. Without it no lock would last, so the start
+/// fails with an error that says so.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_that_may_not_be_read_is_refused_at_the_start() {
     let servers = ZooKeeperServers::start();
@@ -93,8 +93,8 @@ async fn a_directory_that_may_not_be_read_is_refused_at_the_start() {
     assert!(!error.is_temporary() && error.to_string().contains("no permission"), "{error}");
 }
 
-/// Another program may hold the key with a node that no other program may read. Clients wait for it as for any other
-/// node, and a client that gives up leaves no node.
+/// Another program may hold the key with a node that no one else may read. Clients wait for it as for any other node,
+/// and a client that gives up leaves no node.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_holder_that_nobody_may_read_is_waited_for() {
     let servers = ZooKeeperServers::start();
@@ -114,7 +114,7 @@ async fn a_holder_that_nobody_may_read_is_waited_for() {
     assert_eq!(servers.nodes("locks/k"), 0);
 }
 
-/// The directory of the locks may be there already, below one in which this user may create nothing.
+/// The directory of the locks may already exist, in a directory in which this user may create nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_below_a_closed_one_is_used() {
     let servers = ZooKeeperServers::start();

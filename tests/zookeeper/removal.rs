@@ -1,4 +1,4 @@
-//! Grants that another program takes away, and lists of the grants.
+//! Grants that another program removes, and lists of the grants.
 
 use lock_core::{LockErrorKind, LossReason, Released};
 use lock_tests::{PATIENCE, ZooKeeperServers, wait_until};
@@ -6,8 +6,8 @@ use tokio::time::timeout;
 
 use crate::support::{LONG, connect, try_once, url};
 
-/// An operator takes a lock from a process of which his own knows nothing. The holder is told, and the next waiter has
-/// the lock.
+/// An operator releases a lock by force. The operator's process has never seen the holder. The holder is notified, and
+/// the next request gets the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_holder_in_another_process_is_told_of_a_forced_release() {
     let servers = ZooKeeperServers::start();
@@ -30,8 +30,8 @@ async fn a_holder_in_another_process_is_told_of_a_forced_release() {
     assert!(other.inspect("k").await.expect("an answer").is_none());
 }
 
-/// A holder that becomes a reader deletes its own node, and that is no loss. A stranger that deletes the next node
-/// makes it one.
+/// A holder that becomes a reader deletes its own node, which is no loss. If another client deletes the next node, the
+/// lock is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_its_own_holder_deletes_is_no_loss() {
     let servers = ZooKeeperServers::start();
@@ -52,7 +52,7 @@ async fn a_node_that_its_own_holder_deletes_is_no_loss() {
     wait_until("nothing is watched", PATIENCE, async || servers.watches() == 0).await;
 }
 
-/// The locks of other libraries are shown to a client that asks for one key, and not in the list.
+/// The locks of other libraries appear in a request for one key, but not in the list.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_held_is_listed() {
     let servers = ZooKeeperServers::start();

@@ -1,4 +1,4 @@
-//! A session that the servers still have after the client has begun the next one.
+//! A session that still exists on the servers after the client has begun the next session.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn ask(store: &ZooKeeper, claim: &Claim, ask: Ask) -> Attempt {
     let asked = async || store.acquire(claim, ask).await;
     let mut answer = asked().await;
     for _ in 0..10 {
-        // The servers are just back.
+        // The servers have just restarted.
         if answer.is_ok() {
             break;
         }
@@ -26,11 +26,12 @@ async fn ask(store: &ZooKeeper, claim: &Claim, ask: Ask) -> Attempt {
     answer.expect("an answer")
 }
 
-/// A server that comes back gives every session its whole timeout again, also one that its client has given up. A claim
-/// that asks again in the next session must not take its node in the old session for its own: the old node expires.
+/// A restarted server gives every session its whole timeout again, even one that its client has given up. If a claim
+/// repeats its request in the next session, it must not mistake its node of the old session for its own, because the
+/// old node expires.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_of_the_session_before_is_no_grant_in_the_next_one() {
-    // Within the session before, the rival has to take its place.
+    // The rival must queue before the servers end the earlier session.
     let mut servers = ZooKeeperServers::builder().tick(Duration::from_millis(500)).start();
     let url = format!("{}?session_timeout=5s", servers.url("locks"));
     let (ours, theirs) = (Claims::new().expect("random bytes"), Claims::new().expect("random bytes"));

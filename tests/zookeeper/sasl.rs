@@ -1,4 +1,4 @@
-//! Locks of users that are authenticated with SASL, and the reasons for refusals.
+//! Locks of users that authenticate with SASL, and the reasons for refusals.
 
 use lock_core::LockErrorKind;
 use lock_tests::{Certificates, PATIENCE, ZooKeeperBuilder, ZooKeeperServers, wait_until};
@@ -6,7 +6,7 @@ use zookeeper_client::{Acl, AuthId, Client, Permission, SaslOptions};
 
 use crate::support::{connect, refused, try_once, works_again};
 
-/// Passwords with characters that mean something to a URL, and to SASL.
+/// Passwords with characters that are special in URLs and in SASL.
 const USERS: [(&str, &str); 2] = [("app", "s3cret,=@"), ("other", "else")];
 
 fn builder() -> ZooKeeperBuilder {
@@ -55,12 +55,12 @@ async fn a_wrong_password_and_an_unknown_user_are_told() {
     }
 }
 
-/// A server without SASL users takes every client for an anonymous one, and says so only when a node is to belong to a
+/// A server without SASL users treats every client as anonymous. It reports this only when a node must belong to a
 /// user.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_sasl_is_told() {
     let servers = ZooKeeperServers::start();
-    // Not the first lock may find out, so neither may it matter whether the directory is there.
+    // The error must come before the first lock, whether the directory exists or not.
     for there in [false, true] {
         let error = refused(&app(&servers)).await;
         assert!(!error.is_temporary(), "{error}");
@@ -79,7 +79,8 @@ async fn a_server_that_wants_sasl_is_told_from_one_that_refuses_the_password() {
     works_again(&connect(&app(&servers)).await, "k").await;
 }
 
-/// Each connection of a session logs in again. Once the password is wrong, that is said, and nothing waits for ever.
+/// Each connection of a session logs in again. If the password has become wrong, the requests fail with an error that
+/// says so, and none waits for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_logs_in_again_after_a_restart() {
     let mut servers = builder().start();

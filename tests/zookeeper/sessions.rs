@@ -13,7 +13,7 @@ use crate::support::{
     try_once, url, works_again,
 };
 
-/// All locks of a manager are lost with its session, its waiters are served all the same, and the next session works.
+/// All locks of a manager are lost with its session. Its waiters are served nevertheless, and the next session works.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_end_of_a_session_loses_all_its_locks_at_once() {
     let servers = patient_servers();
@@ -27,7 +27,8 @@ async fn the_end_of_a_session_loses_all_its_locks_at_once() {
     let [process] = operator.processes()[..] else { panic!("one manager") };
     operator.end_session(process).await.expect("it has a session");
     for guard in &guards {
-        // At the deadline of the lock, which is half of its session, it would be reported as expired.
+        // If the loss were reported at the deadline of the lock, which is half of the session timeout, the reason would
+        // be expiry.
         let told = tokio::time::timeout(PATIENCE, guard.lost()).await;
         assert_eq!(told.expect("told"), LossReason::SessionEnded);
         assert!(!guard.is_held());
@@ -67,7 +68,7 @@ async fn a_restart_within_the_session_loses_nothing() {
     served.release().await.expect("an answer");
 }
 
-/// While the server is stopped, the lock is lost by its local deadline, half of the session timeout.
+/// While the server is stopped, the lock is lost at its local deadline, which is half of the session timeout.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_silent_costs_the_lock_in_time() {
     let servers = ZooKeeperServers::start();
@@ -83,7 +84,7 @@ async fn a_server_that_is_silent_costs_the_lock_in_time() {
     works_again(&locks, "k").await;
 }
 
-/// A short pause of the server costs nothing.
+/// A short pause of the server loses no lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_short_pause_of_the_server_loses_nothing() {
     let servers = ZooKeeperServers::start();
@@ -100,7 +101,7 @@ async fn a_short_pause_of_the_server_loses_nothing() {
     assert_eq!(guard.release().await.expect("an answer"), Released::Released);
 }
 
-/// The session is driven on the library's own thread: a body that blocks every worker keeps its lock.
+/// The library drives the session on its own thread, so a body that blocks every worker keeps its lock.
 #[tokio::test]
 async fn a_body_that_blocks_its_runtime_keeps_its_lock() {
     let servers = patient_servers();
@@ -121,16 +122,16 @@ async fn a_body_that_blocks_its_runtime_keeps_its_lock() {
             });
         }
     });
-    // Longer than the session.
+    // This pause is longer than the session timeout.
     std::thread::sleep(Duration::from_secs(12));
     assert!(guard.is_held());
     over.store(true, Ordering::Release);
-    // This comes before the release: a last request of the other may be under way.
+    // This check comes before the release, because a last request of the other client may be in flight.
     watcher.join().expect("nobody else had it");
     assert_eq!(guard.release().await.expect("an answer"), Released::Released);
 }
 
-/// An ensemble of three: the leader dies under load, and no lock is lost nor held twice.
+/// In an ensemble of three, the leader dies under load. No lock is lost or held twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_death_of_the_leader_loses_no_lock() {
     let mut servers = ZooKeeperServers::builder().members(3).tick(ms(1_000)).start();
@@ -143,12 +144,12 @@ async fn the_death_of_the_leader_loses_no_lock() {
         let token = guard.fencing_token().await.expect("a token");
         let leader = leader(&servers).await;
         servers.kill9(leader);
-        // The next holder gets it after the last one knows of the loss, with a larger token.
+        // The next holder gets the lock after the last holder is notified of the loss, with a larger token.
         let next = tokio::spawn(async move {
             let guard = other.lock(&key).ttl(LONG).wait(LONG).acquire().await.expect("in the end");
             (guard.fencing_token().await.expect("a token"), guard)
         });
-        // Longer than a lock is certain without contact: half of its session.
+        // The pause is longer than a lock is certain without contact, which is half of its session timeout.
         tokio::time::sleep(Duration::from_secs(11)).await;
         if guard.is_held() {
             assert!(!next.is_finished(), "held twice");
@@ -165,7 +166,7 @@ async fn the_death_of_the_leader_loses_no_lock() {
     assert!(kept > 0, "no lock outlived its leader");
 }
 
-/// Without a majority nothing is granted, and what is held is lost in time.
+/// Without a majority nothing is granted, and held locks are lost in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_majority_nothing_is_granted() {
     let mut servers = ZooKeeperServers::builder().members(3).start();

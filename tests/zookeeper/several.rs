@@ -1,4 +1,4 @@
-//! Several keys at once.
+//! Locks of several keys at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,7 +61,7 @@ async fn a_claim_that_does_not_get_all_keys_leaves_nothing() {
     assert_eq!(nodes(&servers), [0; 3]);
 }
 
-/// A client that waits for several keys has a place in the queue of one, and holds the keys before it.
+/// A client that waits for several keys is queued for one of them, and holds the earlier keys.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_waits_for_one_key_after_the_other() {
     let servers = patient_servers();
@@ -87,8 +87,8 @@ async fn a_request_waits_for_one_key_after_the_other() {
     }
 }
 
-/// Sets of keys in every order, single keys, and Curator, which takes its keys one by one: no client waits for ever,
-/// and no two have a key at once.
+/// The requests are for sets of keys in every order and for single keys. Curator acquires its keys in sequence. No
+/// client waits for ever, and no two clients hold a key at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn overlapping_sets_are_all_served() {
     const ROUNDS: usize = 8;
@@ -127,7 +127,7 @@ async fn overlapping_sets_are_all_served() {
     assert_eq!(nodes(&servers), [0; 3]);
 }
 
-/// The answer to the transaction is lost: the claim finds all its nodes, or none.
+/// The answer to the transaction is lost. The claim finds all its nodes, or none.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_whose_answer_is_lost_finds_all_its_nodes() {
     let servers = patient_servers();
@@ -147,7 +147,7 @@ async fn a_claim_whose_answer_is_lost_finds_all_its_nodes() {
             async move { store.acquire(&claim, Ask::Try).await }
         });
         if round > 0 {
-            // The look is answered, and the transaction is not.
+            // The read is answered, and the transaction is not.
             wait_until("the nodes are there", PATIENCE, async || nodes(&servers) == [1; 3]).await;
             proxy.replies(Flow::Hold);
             proxy.cut();
@@ -163,7 +163,7 @@ async fn a_claim_whose_answer_is_lost_finds_all_its_nodes() {
     }
 }
 
-/// A user deletes one of the nodes: the holder is told, and the other keys are freed.
+/// A user deletes one of the nodes. The holder is notified, and the other keys are freed.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_loses_one_key_frees_the_others() {
     let servers = ZooKeeperServers::start();
@@ -179,7 +179,7 @@ async fn who_loses_one_key_frees_the_others() {
     }
 }
 
-/// A direct request to the store waits for the first key that is not free.
+/// A direct request to the store waits for the first key that is held.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_is_told_when_another_attempt_makes_sense() {
     let servers = ZooKeeperServers::start();
@@ -202,7 +202,8 @@ async fn a_claim_is_told_when_another_attempt_makes_sense() {
     assert_eq!(store.release(&claim, None).await.expect("an answer"), Released::Released);
 }
 
-/// Free keys cost two round trips, and the release one: a look at each, the transaction, and another look at each.
+/// Acquiring free keys takes two round trips, with two reads of each key and one transaction. The release takes one
+/// round trip, with one request for each key.
 #[tokio::test(flavor = "multi_thread")]
 async fn free_keys_cost_three_requests_each_and_one_transaction() {
     const CYCLES: u64 = 50;
@@ -219,11 +220,12 @@ async fn free_keys_cost_three_requests_each_and_one_transaction() {
     assert!((least..=most).contains(&sent), "{sent} requests, at most {most}");
 }
 
-/// More keys than one transaction takes are refused before anything is sent.
+/// A request for more keys than fit into one transaction is refused before anything is sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn more_keys_than_a_transaction_takes_are_refused() {
     let servers = patient_servers();
-    // The directories of all keys are made first, which takes a busy machine longer than a call may take by default.
+    // The directories of all keys are created first. On a busy machine this takes longer than the default timeout of a
+    // call.
     let url = format!("{}?session_timeout=20s&timeout=20s", servers.url("locks"));
     let store = ZooKeeper::connect(&url).await.expect("a store");
     let locks = LockManager::builder(store).ttl(LONG).max_keys(1_000).build().expect("a manager");

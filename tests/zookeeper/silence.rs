@@ -1,4 +1,4 @@
-//! Servers that are silent for a while.
+//! Servers that do not answer for a while.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -16,11 +16,11 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::{LONG, connect, connect_for_long, leader, ms, try_once, works_again};
 
-/// Returns how many sessions a server serves.
+/// Returns the number of sessions that a server serves.
 fn sessions(servers: &ZooKeeperServers, member: usize) -> usize {
     let bound = Bound::new(PATIENCE);
     let answer = loop {
-        // On a busy machine it may take longer than one request waits.
+        // On a busy machine the answer may take longer than the timeout of one request.
         if let Some(answer) = servers.ask(member, "cons") {
             break answer;
         }
@@ -30,8 +30,8 @@ fn sessions(servers: &ZooKeeperServers, member: usize) -> usize {
     answer.lines().filter(|line| line.contains("sid=")).count()
 }
 
-/// A follower that is stopped says nothing, as one that has lost its power. Its clients move to another one in time, with
-/// their locks and their places, although some of them try the silent one again first.
+/// A stopped follower sends nothing, like a server without power. Its clients move to another server in time and keep
+/// their locks and their places, although some of them first try the silent server again.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_clients_of_a_silent_follower_keep_their_locks() {
     const CLIENTS: usize = 8;
@@ -39,7 +39,7 @@ async fn the_clients_of_a_silent_follower_keep_their_locks() {
     let leader = leader(&servers).await;
     let followers: Vec<usize> = (0..3).filter(|member| *member != leader).collect();
     let hosts: Vec<String> = followers.iter().map(|member| servers.address(*member).to_string()).collect();
-    // Half of it is what a lock has left; a silent server is given up after a fifth.
+    // A lock has half of the session timeout left. A silent server is given up after a fifth of it.
     let url = format!("zookeeper://{}/locks?session_timeout=30s&timeout=15s", hosts.join(","));
     let mut guards = Vec::new();
     for number in 0..CLIENTS {
@@ -77,7 +77,7 @@ async fn the_clients_of_a_silent_follower_keep_their_locks() {
     servers.cont(silent);
 }
 
-/// A request that is given up while no server is connected has left nothing, so nothing is asked for it afterwards.
+/// A request that is given up while no server is connected was never sent, so no later request is needed for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_that_never_left_cost_the_servers_nothing() {
     const REQUESTS: usize = 200;
@@ -88,7 +88,7 @@ async fn requests_that_never_left_cost_the_servers_nothing() {
     try_once(&locks, "k").await.expect("free").release().await.expect("an answer");
     proxy.refuse(true);
     proxy.cut();
-    // Its end may be noticed late, and what is asked before that was sent.
+    // The client may notice the end of the server late. Until then, requests are sent.
     let noticed = async || timeout(ms(300), try_once(&locks, "k")).await.is_err();
     wait_until("the connection is gone", PATIENCE, noticed).await;
     let mut requests = JoinSet::new();
@@ -103,7 +103,7 @@ async fn requests_that_never_left_cost_the_servers_nothing() {
     let before = servers.requests();
     proxy.heal();
     works_again(&locks, "k").await;
-    // A request on their behalf would be sent now.
+    // Within this second, a request on their behalf would be sent.
     sleep(ms(1_000)).await;
     let sent = servers.requests() - before;
     assert!(sent < 60, "{sent} requests after {REQUESTS} that never left");
@@ -127,8 +127,8 @@ impl Listener for Losses {
     }
 }
 
-/// A downgrade deletes the node of the writer. If its answer is late, so is the notification of that: the holder must
-/// not take it for the act of another client.
+/// A downgrade deletes the node of the writer. If its answer is late, so is the notification of the deletion. The
+/// holder must not mistake the deletion for that of another client.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_downgrade_that_is_dropped_at_its_deadline_is_no_loss() {
     let servers = ZooKeeperServers::builder().tick(ms(1_000)).start();
@@ -152,7 +152,7 @@ async fn a_downgrade_that_is_dropped_at_its_deadline_is_no_loss() {
             servers.names(&path).iter().any(|name| name.contains("__READ__"))
         })
         .await;
-        // The answer to this request comes after the notification.
+        // The answer to this request arrives after the notification.
         let done = store.downgrade(&writer).await;
         assert!(matches!(done, Renewal::Renewed { .. }), "{done:?}");
         assert_eq!(losses.0.load(Ordering::SeqCst), 0, "the holder did it itself");

@@ -1,4 +1,4 @@
-//! Many waiters of several kinds: no key is free for long while a waiter wants it.
+//! Many waiters of several kinds. No key is free for long while a waiter waits for it.
 
 use crate::no_stall::no_key_is_free_while_somebody_waits;
 use crate::support::{connect, patient_servers, patient_url};

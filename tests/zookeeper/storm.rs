@@ -8,7 +8,7 @@ use lock_tests::{PATIENCE, Proxy, ZooKeeperServers, wait_until};
 use crate::load::{ALL_KEYS, End, Kind, Load, disturb};
 use crate::support::{LONG, connect, ms};
 
-/// The storm ends after 100 holds, and takes this long at least and at most.
+/// The storm ends after 100 holds. These are its shortest and its longest duration.
 const END: End = End::With(100, Duration::from_secs(6), Duration::from_secs(300));
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! The parts that the topics share.
+//! Helpers that several topics share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(crate) fn patient_servers() -> ZooKeeperServers {
     ZooKeeperServers::builder().tick(Duration::from_secs(1)).start()
 }
 
-/// Returns the URL of locks with sessions that also survive on a machine that is very busy, for tests in which none ends.
+/// Returns the URL of locks whose sessions survive even on a very busy machine, for tests in which no session ends.
 pub(crate) fn patient_url(servers: &ZooKeeperServers) -> String {
     format!("{}?session_timeout=10s", servers.url("locks"))
 }
@@ -46,13 +46,13 @@ pub(crate) async fn connect(url: &str) -> LockManager {
     LockManager::connect(url).await.expect("the servers take locks")
 }
 
-/// Connects with sessions that are longer than the default ttl, which the library would refuse.
+/// Connects with sessions that are longer than the default ttl, which the library would otherwise refuse.
 pub(crate) async fn connect_for_long(url: &str) -> LockManager {
     let builder = ManagerBuilder::connect(url).await.expect("the servers take locks");
     builder.ttl(LONG).build().expect("a ttl as long as a session")
 }
 
-/// Returns the leader. One that is busy may answer late.
+/// Returns the leader. A busy leader may answer late.
 pub(crate) async fn leader(servers: &ZooKeeperServers) -> usize {
     let mut leader = None;
     wait_until("there is a leader", PATIENCE, async || {
@@ -63,11 +63,11 @@ pub(crate) async fn leader(servers: &ZooKeeperServers) -> usize {
     leader.expect("it was waited for")
 }
 
-/// Waits for the loss of a lock, and checks that the lock is not held any more when `limit` has passed. Its holder may be
-/// told later, by a machine that is busy.
+/// Waits for the loss of a lock, and checks that the lock is not held any more after `limit`. On a busy machine, its
+/// holder may be notified later.
 pub(crate) async fn lost_within(guard: &LockGuard, since: &Bound, limit: Duration) -> LossReason {
     loop {
-        // In this order: this task may be held up between the two.
+        // The order matters, because this task may be delayed between the two lines.
         let passed = since.elapsed();
         if !guard.is_held() {
             break;
@@ -78,7 +78,7 @@ pub(crate) async fn lost_within(guard: &LockGuard, since: &Bound, limit: Duratio
     tokio::time::timeout(PATIENCE, guard.lost()).await.expect("told")
 }
 
-/// Returns why the servers take no locks.
+/// Returns the reason why the servers serve no locks.
 pub(crate) async fn refused(url: &str) -> LockError {
     let connecting = tokio::time::timeout(PATIENCE, LockManager::connect(url));
     let error = connecting.await.expect("in time").expect_err("refused");
@@ -86,12 +86,12 @@ pub(crate) async fn refused(url: &str) -> LockError {
     error
 }
 
-/// Tries once.
+/// Tries once to acquire `key`.
 pub(crate) async fn try_once(locks: &LockManager, key: &str) -> Result<LockGuard, LockError> {
     locks.lock(key).ttl(LONG).strategy(strategy::fail_fast()).acquire().await
 }
 
-/// Tries until the servers grant `key`, and releases it.
+/// Tries until the servers grant `key`, then releases it.
 pub(crate) async fn works_again(locks: &LockManager, key: &str) {
     wait_until("locks can be taken again", PATIENCE, async || match try_once(locks, key).await {
         Ok(guard) => guard.release().await.is_ok(),
@@ -100,7 +100,7 @@ pub(crate) async fn works_again(locks: &LockManager, key: &str) {
     .await;
 }
 
-/// A manager that uses the store without the library, and is told when its sessions end.
+/// A manager that uses the store without the library, and that is notified when its sessions end.
 #[derive(Debug)]
 pub(crate) struct Listening(watch::Sender<usize>);
 

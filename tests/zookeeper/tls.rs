@@ -29,7 +29,7 @@ async fn locks_are_handed_over_and_kept_over_tls() {
     assert_eq!(try_once(&other, "k").await.expect_err("held").kind(), LockErrorKind::Contended);
     let waiting = tokio::spawn(other.lock("k").ttl(LONG).wait(LONG).acquire());
     wait_until("the other waits", PATIENCE, async || servers.nodes("locks/k") == 2).await;
-    // Longer than its lease and its session.
+    // This pause is longer than the lease and the session timeout.
     tokio::time::sleep(Duration::from_secs(12)).await;
     assert!(held.is_held(), "renewed");
     held.release().await.expect("an answer");
@@ -39,7 +39,8 @@ async fn locks_are_handed_over_and_kept_over_tls() {
     next.release().await.expect("an answer");
 }
 
-/// A server asks at two moments: with TLS 1.2 in the handshake, with TLS 1.3 after it.
+/// A server requests the certificate at two different moments: in the handshake with TLS 1.2, and after it with TLS
+/// 1.3.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_shows_its_certificate() {
     let (certificates, others) = (Certificates::new(&["localhost"]), Certificates::new(&["localhost"]));
@@ -73,7 +74,7 @@ async fn a_server_that_cannot_be_trusted_or_speaks_no_tls_is_refused() {
         (trusting(&servers, "localhost", &others), "invalid peer certificate", "`ca=/path/to/ca.pem`"),
         // The system knows none of these authorities.
         (there.clone(), "invalid peer certificate", "`ca=/path/to/ca.pem`"),
-        // The certificate has the name of the host, and not its address.
+        // The certificate contains the name of the host, but not its address.
         (trusting(&servers, "127.0.0.1", &certificates), "name \"127.0.0.1\"", "this host's name?"),
         (at(servers.address(0).port()), "TLS failed", "does the server speak TLS on this port?"),
         (
@@ -111,7 +112,7 @@ async fn files_that_cannot_be_used_are_named() {
     }
 }
 
-/// The other way round: a certificate with an address is good for that, and not for a name.
+/// The reverse case: a certificate with an address is valid for that address, and not for a name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_may_have_an_address() {
     let certificates = Certificates::new(&["127.0.0.1"]);
@@ -121,7 +122,7 @@ async fn a_certificate_may_have_an_address() {
     assert!(error.to_string().contains("not valid for name \"localhost\""), "{error}");
 }
 
-/// The session goes on over another server, with TLS again.
+/// The session continues on another server, again with TLS.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_death_of_the_leader_loses_no_lock_over_tls() {
     let certificates = Certificates::new(&["localhost"]);
@@ -133,7 +134,7 @@ async fn the_death_of_the_leader_loses_no_lock_over_tls() {
     let token = guard.fencing_token().await.expect("a token");
     let leader = leader(&servers).await;
     servers.kill9(leader);
-    // The followers close all connections when they lose their leader, and so each manager comes back by another one.
+    // The followers close all connections when they lose their leader, so each manager reconnects to another server.
     for locks in &locks {
         works_again(locks, "another").await;
     }
@@ -145,7 +146,7 @@ async fn the_death_of_the_leader_loses_no_lock_over_tls() {
     next.release().await.expect("an answer");
 }
 
-/// A manager that runs says what is wrong too, and works again once it is not.
+/// A running manager also reports what is wrong, and works again after the repair.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_that_becomes_wrong_is_told() {
     let (certificates, others) = (Certificates::new(&["localhost"]), Certificates::new(&["localhost"]));
@@ -166,7 +167,7 @@ async fn a_certificate_that_becomes_wrong_is_told() {
     works_again(&locks, "k").await;
 }
 
-/// A client with a certificate is known by it, beside the user of the URL: both own the nodes.
+/// A client with a certificate is identified by it, in addition to the user of the URL. Both own the nodes.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_nodes_of_a_user_with_a_certificate_belong_to_both() {
     let certificates = Certificates::new(&["localhost"]);
@@ -180,6 +181,6 @@ async fn the_nodes_of_a_user_with_a_certificate_belong_to_both() {
     let schemes: Vec<_> = acls.iter().map(|acl| acl.scheme().to_owned()).collect();
     assert_eq!(schemes.len(), 2, "{schemes:?}");
     assert!(schemes.iter().any(|scheme| scheme == "x509") && schemes.iter().any(|scheme| scheme == "digest"));
-    // The certificate alone is enough.
+    // The certificate alone is sufficient.
     works_again(&connect(&place).await, "k").await;
 }

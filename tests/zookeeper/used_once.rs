@@ -1,4 +1,4 @@
-//! Keys that are used once, and what is left of them.
+//! Keys that are used once, and the nodes that remain of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,14 +9,14 @@ use zookeeper_client::{Acls, Client, CreateMode};
 
 use crate::support::{LONG, connect, patient_url, try_once};
 
-/// A server that deletes no container by itself.
+/// Starts a server that deletes no container on its own.
 fn servers() -> ZooKeeperServers {
     let servers = ZooKeeperServers::builder().tick(std::time::Duration::from_secs(1));
     servers.property("znode.container.checkIntervalMs=3600000").start()
 }
 
-/// Each key has a directory while it is used and for a moment after. The process deletes the containers that it has
-/// made.
+/// Each key has a directory while it is used and for a moment afterwards. The process deletes the containers that it
+/// has created.
 #[tokio::test(flavor = "multi_thread")]
 async fn directories_go_some_time_after_their_last_use() {
     const KEYS: usize = 2_000;
@@ -44,7 +44,7 @@ async fn directories_go_some_time_after_their_last_use() {
     assert!(held.is_held());
     held.release().await.expect("an answer");
     wait_until("it is gone too", PATIENCE * 3, async || directories().await.is_empty()).await;
-    // A directory that another program has made, which no server deletes, stays.
+    // This directory was created by another program, and no server deletes it, so it stays.
     let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
     client.create("/locks/theirs", b"", &options).await.expect("made");
     try_once(&locks, "theirs").await.expect("free").release().await.expect("an answer");
@@ -53,7 +53,7 @@ async fn directories_go_some_time_after_their_last_use() {
     wait_until("ours is gone", PATIENCE * 3, async || directories().await == ["theirs"]).await;
 }
 
-/// What other programs left, such as persistent directories, stays, and hides no holder of a key.
+/// Nodes of other programs, such as persistent directories, stay. They hide no holder of a key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_is_answered_however_many_names_are_left() {
     const NAMES: usize = 100_000;

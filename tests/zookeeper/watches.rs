@@ -5,8 +5,9 @@ use lock_tests::{PATIENCE, Proxy, wait_until};
 
 use crate::support::{connect, ms, patient_servers, try_once, works_again};
 
-/// A client asks for its watches again after each reconnect, and can do so for a limited length of paths only: beyond it,
-/// no reconnect would succeed. So not more than that are watched, and all locks outlive a lost connection.
+/// A client requests its watches again after each reconnect, and the total length of their paths is limited. Beyond
+/// this limit, no reconnect would succeed. So the library watches no more than that, and all locks outlive a lost
+/// connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_locks_outlive_a_lost_connection() {
     const LOCKS: usize = 400;
@@ -20,7 +21,7 @@ async fn many_locks_outlive_a_lost_connection() {
         guards.push(try_once(&locks, &key).await.expect("free"));
     }
     wait_until("some are watched", PATIENCE, async || servers.watches() > 50).await;
-    // Every lock has been renewed, so every node that is to be watched is watched.
+    // Every lock has been renewed, so all nodes that need a watch have one.
     tokio::time::sleep(ms(5_000)).await;
     for _ in 0..3 {
         proxy.cut();

@@ -81,7 +81,8 @@ impl Database {
     }
 }
 
-/// The place of the tables: the database of `DATABASE_URL`, else a file of this process that is removed at the end.
+/// The place of the tables: the database that `DATABASE_URL` names, or else a temporary file of this process that is
+/// removed at the end.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) name: String,

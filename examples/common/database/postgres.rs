@@ -12,7 +12,7 @@ use super::{Result, Row, Statement, Value};
 
 pub(crate) struct Postgres(Mutex<Client>);
 
-/// Shows no password.
+/// Prints no password.
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Postgres").finish_non_exhaustive()
@@ -74,7 +74,7 @@ impl Postgres {
             for (number, column) in row.columns().iter().enumerate() {
                 columns.push(match *column.type_() {
                     Type::INT8 => Value::Number(row.try_get(number)?),
-                    // A literal has this type: `SELECT 1`.
+                    // The literal of `SELECT 1` has this type.
                     Type::INT4 => Value::Number(row.try_get::<_, i32>(number)?.into()),
                     _ => Value::Text(row.try_get(number)?),
                 });

@@ -1,6 +1,6 @@
 //! The values of statements and of their rows.
 
-/// A value. The tables have no other types.
+/// A value of one of the two types that the tables use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     Number(i64),

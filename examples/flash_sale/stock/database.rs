@@ -8,16 +8,16 @@ use crate::common::variable;
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// The tables. `fence` is the largest token that the row has seen.
+/// The tables. `fence` is the largest token that has written to the row.
 pub(super) const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS flash_stock (item TEXT PRIMARY KEY, remaining BIGINT NOT NULL, fence BIGINT NOT NULL);
     CREATE TABLE IF NOT EXISTS flash_orders (item TEXT NOT NULL, buyer TEXT NOT NULL, request TEXT NOT NULL);
 ";
-/// Takes one item. Changes no row if there is no item, or if a later holder has written.
+/// Takes one item. The statement changes no row if there is no item, or if a later holder has written.
 pub(super) const TAKE: &str = "UPDATE flash_stock SET remaining = remaining - 1, fence = $2 \
     WHERE item = $1 AND remaining > 0 AND fence <= $2 RETURNING remaining";
 pub(super) const LOOK: &str = "SELECT remaining, fence FROM flash_stock WHERE item = $1";
-/// Writes a number that a careless shop has computed from an earlier read.
+/// Writes a number that an unprotected shop has computed from an earlier read.
 pub(super) const WRITE: &str = "UPDATE flash_stock SET remaining = $2 WHERE item = $1";
 pub(super) const NOTE: &str = "INSERT INTO flash_orders (item, buyer, request) VALUES ($1, $2, $3)";
 pub(super) const COUNT: &str = "SELECT (SELECT remaining FROM flash_stock WHERE item = $1), \
@@ -63,7 +63,7 @@ pub(crate) enum Stock {
 impl Stock {
     pub(crate) const ITEM: &'static str = "lamp";
 
-    /// Makes the tables, on the server that `STOCK_URL` names, else in a new file.
+    /// Creates the tables, on the server that `STOCK_URL` names or else in a new file.
     pub(crate) async fn make() -> Result<Self> {
         if let Some(url) = variable::read("STOCK_URL")? {
             let stock = Postgres::connect(&url, true).await?;
@@ -115,7 +115,7 @@ impl Stock {
         }
     }
 
-    /// Takes one item, as if no other order was served at the same time.
+    /// Takes one item without regard to other orders that are served at the same time.
     pub(crate) async fn take_carelessly(&self, order: Order<'_>) -> Result<Taken> {
         let remaining = match self {
             Self::Sqlite(sqlite) => sqlite.remaining(order.item)?,
@@ -124,7 +124,7 @@ impl Stock {
         if remaining <= 0 {
             return Ok(Taken::SoldOut);
         }
-        // Other orders read the same number at this moment.
+        // Other orders read the same number during this pause.
         tokio::task::yield_now().await;
         match self {
             Self::Sqlite(sqlite) => sqlite.write(order, remaining - 1)?,

@@ -1,4 +1,4 @@
-//! The stock, in a database that protects itself: it refuses orders of a late holder.
+//! The stock, in a database that refuses the orders of a late holder.
 
 mod database;
 mod postgres;

@@ -17,7 +17,7 @@ pub(crate) struct Postgres {
     note: Statement,
 }
 
-/// Shows no password.
+/// Prints no password.
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Postgres").finish_non_exhaustive()
@@ -38,7 +38,7 @@ impl Postgres {
         if make {
             client.batch_execute(SCHEMA).await?;
         }
-        // Both changes are one statement, and so one transaction and one round trip.
+        // Both changes are one statement, so they are one transaction and one round trip.
         let take = format!(
             "WITH taken AS ({TAKE}), noted AS (INSERT INTO flash_orders (item, buyer, request) \
              SELECT $1, $3, $4 FROM taken) SELECT remaining FROM taken"

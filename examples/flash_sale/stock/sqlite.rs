@@ -12,7 +12,7 @@ use super::database::{COUNT, LOOK, NOTE, Order, Result, SCHEMA, TAKE, Taken, WRI
 #[derive(Debug)]
 pub(crate) struct Sqlite {
     file: PathBuf,
-    /// Whether this process made the file, and removes it at the end.
+    /// Whether this process created the file, and so removes it at the end.
     own: bool,
     connection: Mutex<Connection>,
     take: String,
@@ -33,7 +33,7 @@ impl Sqlite {
         }
         let connection = Connection::open(file)?;
         connection.busy_timeout(Duration::from_secs(5))?;
-        // A power cut may lose the sale, which this program does not test.
+        // With these settings a power cut may lose the sale. This program does not test power cuts.
         connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;")?;
         connection.execute_batch(SCHEMA)?;
         let [take, look, write, note] = [TAKE, LOOK, WRITE, NOTE].map(numbered);

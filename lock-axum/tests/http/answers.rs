@@ -1,4 +1,4 @@
-//! The answers to clients whose requests do not get their lock.
+//! The answers to requests that do not get their lock.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ fn retry_after<B>(response: &http::Response<B>) -> &str {
     response.headers()[RETRY_AFTER].to_str().unwrap()
 }
 
-/// Clients that were refused together get different times.
+/// Clients that were refused together get different values of `Retry-After`.
 #[tokio::test(start_paused = true)]
 async fn clients_do_not_all_come_back_together() {
     let locks = LockManager::in_memory();
@@ -35,7 +35,7 @@ async fn clients_do_not_all_come_back_together() {
     assert_eq!(told.iter().collect::<Vec<_>>(), ["10", "9"], "never before 8 s");
 }
 
-/// Not what is left of a lease that is renewed.
+/// The advised wait is not the rest of the lease, because the lease is renewed.
 #[tokio::test(start_paused = true)]
 async fn a_client_is_told_to_come_back_after_what_requests_take() {
     let locks = LockManager::in_memory();

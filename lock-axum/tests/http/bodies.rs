@@ -1,4 +1,4 @@
-//! How long the lock is held.
+//! How long the lock of a request is held.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,7 +23,7 @@ pub(crate) struct Frames {
     frames: mpsc::UnboundedReceiver<&'static str>,
     log: Option<OnDrop>,
     trailers: bool,
-    /// Declares its length in advance if it has one, and never declares that it has ended.
+    /// The remaining length, if the body declares a length in advance. The body never declares that it has ended.
     left: Option<u64>,
 }
 
@@ -219,7 +219,7 @@ async fn an_answer_to_head_has_no_body_to_hold_for() {
     assert_eq!(store.log.all(), ["acquire", "release"]);
 }
 
-/// A body that acquires the lock of its own request again for each frame.
+/// A body that acquires the lock of its own request again before each frame.
 struct Nested(LockManager);
 
 impl HttpBody for Nested {
@@ -255,7 +255,7 @@ async fn a_store_that_does_not_answer_the_release_holds_the_answer_for_a_second_
     assert_eq!(answered.expect("answered after a second").status(), StatusCode::OK);
 }
 
-/// A store that answers everything but releases.
+/// A store that answers all requests except releases.
 #[derive(Debug)]
 struct StuckRelease(Remote);
 
@@ -288,7 +288,7 @@ mod stuck {
     }
 }
 
-/// A body with a declared length of three that sends "abc" for ever, or once and then nothing.
+/// A body with a declared length of three. It sends "abc" for ever, or once and then nothing.
 struct Announced {
     endless: bool,
     polls: u32,
@@ -336,7 +336,7 @@ async fn a_panic_in_a_body_frees_the_key_before_it_goes_on() {
     assert_eq!(store.log.all(), ["acquire", "release"]);
 }
 
-/// A server does not poll again once the declared length is reached, so the lock does not wait for it either.
+/// A server stops polling a body when the declared length is reached, so the lock does not wait for more frames either.
 #[tokio::test]
 async fn what_comes_after_the_announced_length_is_not_waited_for() {
     for endless in [true, false] {

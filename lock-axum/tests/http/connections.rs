@@ -20,7 +20,7 @@ use crate::support::{OnDrop, Remote, until};
 async fn serve(app: Router) -> BufReader<TcpStream> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    // Otherwise a chunked answer waits for the acknowledgement of its first part.
+    // Without this setting, a chunked answer waits for the acknowledgement of its first part.
     let listener = listener.tap_io(|stream| stream.set_nodelay(true).unwrap());
     tokio::spawn(async move { axum::serve(listener, app).await });
     let stream = TcpStream::connect(address).await.unwrap();
@@ -28,7 +28,7 @@ async fn serve(app: Router) -> BufReader<TcpStream> {
     BufReader::new(stream)
 }
 
-/// Sends one request and reads its whole answer; returns the status.
+/// Sends one request and reads its whole answer. Returns the status.
 async fn ask(client: &mut BufReader<TcpStream>, path: &str) -> u16 {
     client.write_all(format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n").as_bytes()).await.unwrap();
     let mut line = String::new();
@@ -74,7 +74,7 @@ fn stream_of(text: &'static str) -> Body {
 }
 
 /// Returns how many of 200 sequential requests on one connection and one key were refused. The store takes two
-/// milliseconds for a release, so a release that is not awaited comes far too late for the next request.
+/// milliseconds for a release. If a release is not awaited, it arrives far too late for the next request.
 async fn refused(hold: Hold, path: &str) -> usize {
     let store = Remote::slow(Duration::from_millis(2));
     let layer = LockLayer::new(store.manager()).key("<id>").hold(hold);

@@ -12,13 +12,13 @@ use proptest::prelude::*;
 
 use crate::support::{get, send, text};
 
-/// Returns a route with one key of two path parameters, a header and a query parameter.
+/// Returns a route whose key consists of two path parameters, a header and a query parameter.
 fn app() -> Router {
     let layer = LockLayer::new(LockManager::in_memory()).key("o:<a:text>:<b:text>:<header.x>:<query.q:text>");
     Router::new().route("/{a}/{b}", on_get(async |lock: LockHandle| lock.key().to_owned()).layer(layer))
 }
 
-/// Returns the text as a client writes it that encodes everything but letters.
+/// Returns the text with everything but letters percent-encoded.
 fn encoded(text: &str) -> String {
     let mut path = String::new();
     for byte in text.bytes() {
@@ -36,13 +36,13 @@ async fn key_of(app: &Router, [a, b, x, q]: &[String; 4]) -> Option<String> {
     let uri = format!("/{}/{}?q={}", encoded(a), encoded(b), encoded(q));
     let request = Request::get(uri).header("x", x).body(Body::empty()).unwrap();
     let answer = send(app, request).await;
-    // Only these two of the four values can be missing.
+    // The header and the query parameter may be empty, and then the request is refused.
     let expected = if x.is_empty() || q.is_empty() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
     assert_eq!(answer.status(), expected, "{a:?} {b:?} {x:?} {q:?}");
     if expected == StatusCode::OK { Some(text(answer).await) } else { None }
 }
 
-/// Generates short text from the characters of templates, paths, forms and encodings, or any text.
+/// Returns a strategy for short text: characters of templates, paths, forms and encodings, or any text.
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[a:%/<>+.~&=?#{} \u{e9}-]{1,4}",
@@ -51,7 +51,7 @@ fn value() -> impl Strategy<Value = String> {
 }
 
 fn header() -> impl Strategy<Value = String> {
-    // Spaces around the value of a header do not belong to it.
+    // The value of a header does not include the spaces around it.
     "([!-~]([ -~]{0,3}[!-~])?)?"
 }
 
@@ -65,7 +65,7 @@ proptest! {
         swap in 0..4_usize,
     ) {
         let [one, mut other] = [one, other].map(|(a, b, x, q)| [a, b, x, q]);
-        // Often, all values but one are equal.
+        // In many cases, all values but one are equal.
         for at in (0..4).filter(|at| *at != swap && swap != 0) {
             other[at] = one[at].clone();
         }

@@ -16,11 +16,11 @@ use tokio::sync::{Notify, mpsc};
 use crate::bodies::Frames;
 use crate::support::{Log, OnDrop, get, is_free, send, text};
 
-/// How long a test watches a key that must stay locked.
+/// The time for which a test watches a key that must stay locked.
 const SOON: Duration = Duration::from_millis(50);
-/// The deadline for events that must happen at some time.
+/// The deadline for events that must happen.
 const LATE: Duration = Duration::from_secs(10);
-/// A lease that does not end within a test.
+/// A lease that is longer than any test.
 const TTL: Duration = Duration::from_secs(600);
 
 /// Connects a client that has sent a request to `app` and waits for the answer.
@@ -33,7 +33,7 @@ async fn asking(app: Router) -> TcpStream {
     client
 }
 
-/// Returns whether a waiter gets the key in time.
+/// Returns whether a waiter gets the key within `limit`.
 async fn is_free_within(limit: Duration, locks: &LockManager) -> bool {
     let next = locks.lock("order:42").wait(limit).acquire().await;
     match next {
@@ -78,7 +78,7 @@ async fn the_key_of_a_client_that_hangs_up_is_given_back_and_not_left_to_its_lea
     for round in 0..5 {
         let AtWork { locks, log, client, .. } = at_work(OnDisconnect::Cancel).await;
         let mut events = locks.events();
-        // Only the release can have freed the key.
+        // Nothing but the release can free the key.
         let next = tokio::spawn(locks.lock("order:42").wait(LATE).acquire());
         drop(client);
         drop(next.await.unwrap().expect("it is free"));

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::support::{get, request, send, text, until};
 
-/// Returns a route that answers with the key. Not with `any`, to which `route_layer` does not apply.
+/// Returns a route that answers with the key. `route_layer` does not apply to `any`, so the route has a method.
 fn key() -> MethodRouter {
     let key =
         async |lock: Option<LockHandle>| lock.map_or("not locked".to_owned(), |lock| lock.key().to_owned());
@@ -107,7 +107,7 @@ async fn nested_routers_give_outer_and_inner_parameters_wherever_the_layer_is() 
 async fn a_request_without_a_route_is_not_locked() {
     let locks = LockManager::in_memory();
     let layer = || LockLayer::new(locks.clone()).key("order:<id>");
-    // Every key that the 404 could get is held.
+    // The test holds every key that the 404 could lock.
     let holders = [locks.lock("order:").acquire().await, locks.lock("order:42").acquire().await];
     for app in [
         Router::new().route("/orders/{id}", key()).layer(layer()),
@@ -177,7 +177,7 @@ async fn a_404_stays_one_whatever_the_client_left_out() {
     assert_eq!(send(&app, get("/orders/42")).await.status(), StatusCode::BAD_REQUEST);
 }
 
-/// Returns the key that a layer with this template locks for `/orders/{id}`, or `None` for a 400.
+/// Returns the key that a layer with this template locks for `/orders/{id}`, or `None` if the answer is a 400.
 async fn locked(template: &str, id: &str) -> Option<String> {
     let app = Router::new().route("/orders/{id}", key().route_layer(layer(template)));
     let answer = send(&app, get(&format!("/orders/{id}"))).await;
@@ -293,7 +293,7 @@ async fn the_layer_and_the_attribute_have_one_key_for_an_order() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
-    /// The extractor of the handler defines which texts are equal.
+    /// The type that the handler extracts defines which texts are equal.
     #[test]
     fn texts_that_are_one_number_have_one_key_or_none(texts in proptest::collection::vec("[+-]?0{0,3}[0-9]{1,2}", 2..6)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,4 +1,4 @@
-//! The requests that are served side by side: kinds, several keys, waiters.
+//! How many requests are served at the same time: kinds, several keys, waiters.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::{Remote, get, is_free, send, text};
 
-/// A handler that keeps its requests until the test lets them continue.
+/// A handler that keeps its requests waiting until the test releases them.
 struct Inside {
     came: Arc<Barrier>,
     go: Arc<Barrier>,
@@ -38,7 +38,7 @@ impl Inside {
         })
     }
 
-    /// Waits until all of them are in the handler.
+    /// Waits until all requests have reached the handler.
     async fn all_came(&self) {
         let came = tokio::time::timeout(Duration::from_secs(60), self.came.wait());
         came.await.expect("all requests are served at one time");
@@ -138,7 +138,7 @@ async fn a_fair_route_serves_in_the_order_of_arrival() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     holder.release().await.unwrap();
-    // A request that arrives now is faster than the first waiter, but must still queue behind the last one.
+    // A new request would be faster than the first waiter, but must queue behind the last waiter.
     assert!(locks.fair("queue").try_acquire().await.unwrap().is_none());
     for (place, served) in served.into_iter().enumerate() {
         assert_eq!(served.await.unwrap(), place.to_string());
@@ -238,7 +238,7 @@ async fn what_is_wrong_with_one_of_several_keys_is_wrong_with_the_request() {
     assert!(text(response).await.contains("The header `to` is missing."));
     assert_eq!(send(&app, get("/nowhere")).await.status(), StatusCode::NOT_FOUND);
 
-    // The header comes first in this template, and a 404 is still a 404.
+    // The template begins with the header. A route that does not exist is still a 404.
     let layer = LockLayer::new(locks).keys(["account:<header.to>", "account:<from>"]);
     let app = Router::new().route("/from/{from}", on_get(async || "served")).layer(layer);
     assert_eq!(send(&app, get("/nowhere")).await.status(), StatusCode::NOT_FOUND);

@@ -1,4 +1,4 @@
-//! The label of the locks that a layer takes, on a server.
+//! The label of the locks that a layer acquires.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn record(locks: &LockManager) -> OwnerRecord {
     held.holders[0].record.clone().expect("a record")
 }
 
-/// Answers with the label of the lock it runs under.
+/// Answers with the label of the lock that the handler holds.
 async fn show(State(locks): State<LockManager>) -> String {
     record(&locks).await.label().unwrap_or("(none)").to_owned()
 }

@@ -1,4 +1,4 @@
-//! The log, if the answer has no reason.
+//! The log of refusals whose answer states no reason.
 
 use std::fmt::{Debug, Write};
 use std::sync::LazyLock;
@@ -58,8 +58,7 @@ pub(crate) fn capture() -> (Log, tracing::subscriber::DefaultGuard) {
 }
 
 fn capture_at(level: Level) -> (Log, tracing::subscriber::DefaultGuard) {
-    // With only one subscriber, another test that reaches a call site first, without a subscriber, disables that call
-    // site for all.
+    // With only one subscriber, a test without a subscriber can reach a call site first and disable it for all tests.
     static OTHERS: LazyLock<[Dispatch; 2]> =
         LazyLock::new(|| [(); 2].map(|()| Dispatch::new(Capture(Log::default(), Level::TRACE))));
     LazyLock::force(&OTHERS);
@@ -69,7 +68,7 @@ fn capture_at(level: Level) -> (Log, tracing::subscriber::DefaultGuard) {
 
 #[tokio::test]
 async fn a_missing_layer_is_named_with_its_route() {
-    // The process logs a route once, so no other test may use this one.
+    // The process logs each route once, so no other test may use this route.
     let app = Router::new().route("/forgotten/{id}", on_get(async |_lock: LockHandle| ""));
     let (log, _capturing) = capture();
     for _ in 0..3 {
@@ -170,7 +169,7 @@ async fn keys_that_are_kept_out_of_the_log_are_in_no_line_of_an_outage_and_it_wa
     for (uri, down, status, warnings) in [
         ("/refused", true, 503, 1),
         ("/unlocked", true, 200, 1),
-        // One message for requests without a lock, and one for the handler that must refuse them.
+        // One message is for the requests without a lock. The other is for the handler that must refuse them.
         ("/needed", true, 503, 2),
         ("/fenced", false, 500, 1),
         ("/chosen", false, 400, 0),

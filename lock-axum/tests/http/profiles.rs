@@ -12,7 +12,7 @@ use lock_core::{Kind, LockManager};
 
 use crate::support::{Log, get, send};
 
-/// A configuration file with one profile, `p`, which goes with the value.
+/// A configuration file with one profile, `p`. The drop of this value removes the file.
 struct File(PathBuf);
 
 impl File {

@@ -1,4 +1,4 @@
-//! Two requests share a key if and only if they mean the same, whatever clients write.
+//! Two requests share a key if and only if they have the same meaning, in whatever form the clients write them.
 
 use std::collections::HashMap;
 
@@ -21,8 +21,7 @@ enum Written {
     Head { header: String, query: String },
 }
 
-/// The same values, as the program must understand them. `None` for bytes that are not text, or not allowed in a
-/// header.
+/// The decoded values of a request. `None` stands for bytes that are not text, or that a header does not allow.
 type Meant = Option<(&'static str, Vec<u8>, Vec<u8>)>;
 
 impl Written {
@@ -52,7 +51,7 @@ impl Written {
     }
 }
 
-/// Decodes `%41`; other percent signs stand for themselves.
+/// Decodes sequences such as `%41`. Other percent signs are kept.
 fn decoded(text: &str) -> Vec<u8> {
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
@@ -71,7 +70,8 @@ fn decoded(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A part of a path or a query, from few pieces that are special to some parser, so that two parts are often equal.
+/// Returns a strategy for a part of a path or a query. It uses few pieces that are special to some parser, so that two
+/// parts are often equal.
 fn part() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         8 => prop_oneof![
@@ -87,7 +87,7 @@ fn part() -> impl Strategy<Value = String> {
         }),
         1 => (9_990_usize..10_010).prop_map(|length| "l".repeat(length)),
     ];
-    // Unencoded braces and angle brackets are not allowed in a URI.
+    // A URI must not contain unencoded braces or angle brackets.
     let piece = piece.prop_map(|piece| piece.replace(['<', '>', '{', '}'], "%3C"));
     proptest::collection::vec(piece, 1..4).prop_map(|pieces| pieces.concat())
 }
@@ -97,7 +97,7 @@ fn written() -> impl Strategy<Value = Written> {
         3 => (part(), part()).prop_map(|(one, other)| Written::Segments(one, other)),
         1 => (part(), part()).prop_map(|(one, other)| Written::Rest(format!("{one}/{other}"))),
         1 => part().prop_map(Written::Rest),
-        // A header is not decoded: text that looks encoded is used as it is.
+        // A header is not decoded: text that looks encoded is used unchanged.
         3 => (part(), part()).prop_map(|(header, query)| Written::Head { header, query }),
     ]
 }
@@ -144,7 +144,7 @@ fn two_requests_share_a_key_if_and_only_if_they_mean_the_same() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
-    /// Any bytes that HTTP allows, also bytes that no browser sends.
+    /// Uses any bytes that HTTP allows, including bytes that no browser sends.
     #[test]
     fn no_header_crashes_the_layer(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let Ok(header) = http::HeaderValue::from_bytes(&bytes) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! The answers that the program chooses.
+//! The answers to refused requests that the program can choose.
 
 use axum::Router;
 use axum::routing::get as on_get;

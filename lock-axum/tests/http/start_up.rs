@@ -1,4 +1,4 @@
-//! Options that contradict each other: `check` finds them, and a server without `check` survives them.
+//! Contradictory options: `check` reports them, and a server without `check` survives them.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn new() -> LockLayer<NoKeyYet> {
     LockLayer::new(LockManager::in_memory())
 }
 
-/// Returns the contradictions, each with a part of its error.
+/// Returns layers with contradictory options, each with a part of its error.
 fn contradictions() -> Vec<(LockLayer, &'static str)> {
     let layer = || new().key("k");
     let patient = Profile::new().strategy(strategy::wait());
@@ -74,7 +74,7 @@ fn contradictions() -> Vec<(LockLayer, &'static str)> {
     ]
 }
 
-/// Sends a request on a connection of its own. Returns the status, or `None` if the server is gone.
+/// Sends a request on a separate connection. Returns the status, or `None` if the server has ended.
 async fn ask(address: std::net::SocketAddr, method: Method, path: &str) -> Option<u16> {
     let mut client = TcpStream::connect(address).await.ok()?;
     let head =

@@ -1,4 +1,4 @@
-//! A store with switches, and shorthands for requests.
+//! A store that tests can make fail, and helper functions for requests.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use lock_core::owner::Owner;
 use lock_core::{FencingToken, LockError, LockErrorKind, LockManager};
 use tower::ServiceExt;
 
-/// The events, in order.
+/// The recorded events, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -28,7 +28,7 @@ impl Log {
     }
 }
 
-/// Writes to a log when it is dropped.
+/// Writes its text to a log when it is dropped.
 pub(crate) struct OnDrop(pub(crate) Log, pub(crate) &'static str);
 
 impl Drop for OnDrop {
@@ -37,7 +37,7 @@ impl Drop for OnDrop {
     }
 }
 
-/// A remote store: its answers take time, and may not arrive. Its leases do not expire.
+/// A remote store whose answers are delayed and may be lost. Its leases do not expire.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Remote {
     held: Arc<Mutex<HashMap<String, Owner>>>,
@@ -123,7 +123,7 @@ pub(crate) async fn text(response: Response<Body>) -> String {
     String::from_utf8(to_bytes(response.into_body(), usize::MAX).await.unwrap().to_vec()).unwrap()
 }
 
-/// Waits until `condition` holds, by polling: there is no notification of the release of a dropped guard.
+/// Waits until `condition` holds. It polls, because the release of a dropped guard sends no notification.
 pub(crate) async fn until(condition: impl Fn() -> bool) {
     let waited = tokio::time::timeout(Duration::from_secs(10), async {
         while !condition() {

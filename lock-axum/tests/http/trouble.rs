@@ -1,4 +1,4 @@
-//! Clients that disconnect, locks that are lost, stores that are down: the reactions that the layer can choose.
+//! The reactions to disconnected clients, lost locks and failed stores that the layer can choose.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::bodies::Frames;
 use crate::support::{Log, OnDrop, Remote, get, is_free, send, text, until};
 
-/// Returns a handler that records what happens to it, and continues on demand.
+/// Returns a handler that signals its start, continues on demand, and records its end and its drop.
 fn noted(log: &Log) -> (MethodRouter, Arc<Notify>, Arc<Notify>) {
     let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let handler = {
@@ -71,7 +71,7 @@ async fn a_detached_handler_answers_panics_and_enters_its_locks_as_any_other() {
     let handler = {
         let locks = locks.clone();
         async move || {
-            // Both locks are entered again: of the inner layer, and of the outer one.
+            // The handler reenters the locks of both layers.
             for key in ["outer", "inner"] {
                 assert!(locks.lock(key).try_acquire().await.unwrap().is_some(), "{key}");
             }
@@ -179,7 +179,7 @@ async fn a_request_that_runs_unlocked_does_not_show_the_lock_of_a_layer_outside(
 #[tokio::test]
 async fn the_fencing_token_comes_with_the_lock_where_that_is_asked_for() {
     let store = Remote::default();
-    // This store has no tokens, and is not asked for one.
+    // This store has no tokens, and the layer requests none.
     let layer = LockLayer::new(store.manager()).key("k");
     let app = Router::new().route("/", on_get(async || "served").layer(layer));
     assert_eq!(send(&app, get("/")).await.status(), StatusCode::OK);

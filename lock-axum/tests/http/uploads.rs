@@ -16,7 +16,7 @@ use crate::support::is_free;
 
 const LIMIT: usize = 16;
 
-/// Answers with the body.
+/// Serves a route that answers with the body of the request.
 async fn serve(layer: LockLayer) -> SocketAddr {
     let app: Router = Router::new().route("/orders/{id}", post(async |body: String| body).route_layer(layer));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -49,7 +49,7 @@ async fn a_body_that_trickles_in_keeps_nobody_out() {
         let address = serve(layer).await;
         let mut slow = begin(address, "Content-Length: 5", "s").await;
         if expected == 409 {
-            // The control: without `after_body`, the client that has sent one byte has the lock.
+            // This is the control: without `after_body`, a client that has sent one byte holds the lock.
             while locks.held() == 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }

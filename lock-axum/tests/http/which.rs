@@ -63,7 +63,7 @@ async fn head_is_locked_with_get() {
 async fn a_request_is_skipped_when_the_program_says_so() {
     let layer = LockLayer::new(LockManager::in_memory()).key("order:<header.x-order>");
     let app = app(layer.skip_if(|parts| parts.uri.query() == Some("dry")));
-    // Not even the header that the key needs is required.
+    // The request needs no header either, although the key contains one.
     assert_eq!(text(send(&app, get("/orders/7?dry")).await).await, "none");
     assert_eq!(send(&app, get("/orders/7")).await.status(), StatusCode::BAD_REQUEST);
 }
@@ -152,7 +152,7 @@ async fn keys_in_flight_are_bounded_and_given_back_on_every_way_out() {
     go.notify_one();
     assert_eq!(first.await.unwrap(), StatusCode::OK);
 
-    // A request that is dropped, and one that is refused for another reason.
+    // One request is dropped, and one is refused for another reason.
     let dropped = tokio::spawn({
         let app = app.clone();
         async move { send(&app, get("/orders/3")).await.status() }
@@ -196,7 +196,7 @@ async fn a_key_is_kept_for_a_while_after_a_quick_answer() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let refused = send(&app, get("/orders/7")).await;
     assert_eq!(refused.status(), StatusCode::CONFLICT);
-    // Not the rest of the lease, which is over.
+    // `Retry-After` is not the rest of the lease, because the lease has expired.
     let after = refused.headers()["retry-after"].to_str().unwrap();
     assert!(["5", "6", "7"].contains(&after), "{after}");
     let text = text(refused).await;
@@ -210,7 +210,7 @@ struct User {
     tenant: &'static str,
 }
 
-/// The value as the handler sees it.
+/// Formats the value as the handler receives it.
 impl std::fmt::Display for User {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.tenant)
@@ -253,7 +253,7 @@ async fn the_404_of_a_router_is_no_answer_of_an_extractor() {
     assert_eq!(text(send(&app, get("/orders/07")).await).await, "order:7");
 }
 
-/// A tenant from a header, without which the request is not authorized.
+/// A tenant from a header. A request without this header is not authorized.
 struct Tenant(String);
 
 impl<S: Sync> FromRequestParts<S> for Tenant {
@@ -346,7 +346,7 @@ async fn a_function_may_see_the_path_parameters() {
     assert_eq!(send(&app, get("/elsewhere")).await.status(), StatusCode::NOT_FOUND);
 }
 
-/// Returns a service with routes of its own, mounted under `/api`, beside a plain route.
+/// Returns a service with its own routes, mounted under `/api`, next to a plain route.
 fn nested(layer: LockLayer) -> Router {
     let service = Router::<()>::new().route("/orders/{id}", on_get(async || "served"));
     Router::new().route("/orders/{id}", on_get(async || "served")).nest_service("/api", service).layer(layer)

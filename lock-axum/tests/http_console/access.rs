@@ -1,4 +1,4 @@
-//! Who may look, and who may act.
+//! The permissions to view the console and to release locks.
 
 use http::{Method, StatusCode};
 use lock_axum::console::{Console, Viewers};
@@ -20,7 +20,7 @@ async fn a_refused_viewer_gets_403_on_each_path() {
         let mut admitted = request(&method, &path);
         admitted.headers_mut().insert("x-user", "ann".parse().unwrap());
         let status = send(&app, admitted).await.status();
-        // No one may act here.
+        // The console is read-only, so every action is refused.
         assert_eq!(status == StatusCode::FORBIDDEN, method == Method::POST, "{path}: {status}");
     }
 }
@@ -39,8 +39,8 @@ async fn a_page_of_another_site_gets_no_data() {
     }
 }
 
-/// `<img src="http://.../locks/api/doctor">` in any page sends no such header, nor does it say whose page it is to a
-/// host without TLS.
+/// An element `<img src="http://.../locks/api/doctor">` on any page sends no such header. Without TLS, its request does
+/// not name the page of its origin either.
 #[tokio::test(start_paused = true)]
 async fn the_doctor_looks_only_for_the_page() {
     let app = read_only(&LockManager::in_memory());
@@ -50,7 +50,7 @@ async fn the_doctor_looks_only_for_the_page() {
     assert_eq!(send(&app, request(&Method::GET, "/api/doctor")).await.status(), StatusCode::OK);
 }
 
-/// What an outer layer has added to a request is there.
+/// The functions see the extensions that an outer layer has added to the request.
 #[tokio::test(start_paused = true)]
 async fn the_functions_see_extensions() {
     #[derive(Clone)]
@@ -101,7 +101,7 @@ async fn the_page_knows_whether_it_may_act() {
     assert_eq!(data(&with_actions(&locks), "/api/state").await["read_only"], false);
 }
 
-/// The functions of the program may use the console and the manager: they run under no lock.
+/// The functions of the program run under no lock of the console, so they may use the console and the manager.
 #[tokio::test(start_paused = true)]
 async fn a_function_may_use_the_manager() {
     let locks = LockManager::in_memory();

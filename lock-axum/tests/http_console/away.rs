@@ -1,4 +1,4 @@
-//! A store that does not answer, and comes back.
+//! A store that stops answering, and recovers.
 
 use std::sync::atomic::Ordering;
 
@@ -20,7 +20,7 @@ async fn a_store_that_is_away_is_told_and_comes_back() {
         switch.store(true, Ordering::SeqCst);
         let state = stream.until(|state| !state["error"].is_null()).await;
         assert!(state["error"].as_str().unwrap().contains(says), "{state}");
-        // What was known last is shown as such.
+        // The state still contains the last known list.
         assert_eq!(state["total"], 1);
         assert!(state["seen_ms"].as_u64().is_some());
         switch.store(false, Ordering::SeqCst);
@@ -29,7 +29,7 @@ async fn a_store_that_is_away_is_told_and_comes_back() {
     drop(guard);
 }
 
-/// A stream ends after a while, so there are moments without any viewer.
+/// A stream ends after a while, so there are moments without any open page.
 #[tokio::test(start_paused = true)]
 async fn the_last_list_outlives_its_viewers() {
     let store = Counted::default();
@@ -49,7 +49,7 @@ async fn the_last_list_outlives_its_viewers() {
     }
 }
 
-/// Nothing is known about the locks then: that is not the same as that nothing is held.
+/// The state without any list differs from the state without any held lock.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_was_away_from_the_start_has_no_numbers() {
     let store = Counted::default();

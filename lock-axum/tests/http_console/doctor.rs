@@ -1,4 +1,4 @@
-//! What endangers the locks.
+//! The findings of the doctor about the store.
 
 use std::sync::atomic::Ordering;
 
@@ -22,7 +22,7 @@ async fn viewers_share_a_look_of_the_doctor() {
     pass(3).await;
     data(&app, "/api/doctor").await;
     assert_eq!(store.doctors.load(Ordering::SeqCst), 2);
-    // The other views do not ask it.
+    // The other views do not run the doctor.
     data(&app, "/api/state").await;
     assert_eq!(store.doctors.load(Ordering::SeqCst), 2);
 }

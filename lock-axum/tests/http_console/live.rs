@@ -1,4 +1,4 @@
-//! One look at the store for all open pages, and none while no page is open.
+//! All open pages share one listing of the store per second. While no page is open, the store gets no request.
 
 use http::StatusCode;
 use lock_core::{LockManager, strategy};
@@ -19,11 +19,11 @@ async fn nothing_is_asked_while_no_page_is_open() {
     pass(5).await;
     let asked = store.lists();
     assert!((5..=7).contains(&asked), "once a second: {asked}");
-    // A viewer leaves: the browser closes the connection, and the server drops the body.
+    // The viewer closes the connection, so the server drops the body.
     drop(stream);
     pass(3600).await;
     assert_eq!(store.lists(), asked);
-    // It begins again with the next one.
+    // The listing begins again with the next viewer.
     Stream::open(&app, "/api/events").await.state().await.expect("a state");
     assert_eq!(store.lists(), asked + 1);
 }
@@ -66,7 +66,7 @@ async fn a_change_is_sent_within_a_second_and_nothing_without_one() {
     let _guard = locks.lock("order:1").acquire().await.unwrap();
     let first = stream.until(|state| state["total"] == 1).await;
     assert!(began.elapsed().as_millis() <= 1_100, "{:?}", began.elapsed());
-    // The lease goes on, which alone is no change. It is sent from time to time.
+    // A renewal alone is no change, so the page gets it only from time to time.
     let began = tokio::time::Instant::now();
     let second = stream.state().await.expect("a state");
     assert_eq!(began.elapsed().as_secs(), 5);
@@ -74,7 +74,7 @@ async fn a_change_is_sent_within_a_second_and_nothing_without_one() {
     assert_ne!(left(&first), left(&second));
 }
 
-/// hyper asks a body for more only while the client reads.
+/// hyper polls a body only while the client reads.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_is_no_viewer_for_long() {
     let store = Counted::default();
@@ -92,7 +92,7 @@ async fn a_client_that_does_not_read_is_no_viewer_for_long() {
     assert!((10..=16).contains(&asked), "for 10 s: {asked}");
     pass(600).await;
     assert_eq!(store.lists(), asked);
-    // The end is there for the client that reads again.
+    // The end of the stream is delivered to the client once it reads again.
     while let Some(part) = slow.part().await {
         assert!(part.starts_with("event: end") || part.contains("event: state"), "{part}");
     }
@@ -112,12 +112,12 @@ async fn no_more_pages_are_open_than_can_be_served() {
     open.pop();
     pass(1).await;
     Stream::open(&app, "/api/events").await.state().await.expect("a state");
-    // The others end by themselves, read or not.
+    // The other streams end on their own, even if the client does not read them.
     pass(10).await;
     Stream::open(&app, "/api/events").await.state().await.expect("a state");
 }
 
-/// The page shows what its own action has done, before the next second.
+/// After a release by force, the page gets the new state before the next second.
 #[tokio::test(start_paused = true)]
 async fn a_release_by_force_is_sent_at_once() {
     let locks = LockManager::in_memory();
@@ -164,7 +164,7 @@ async fn the_journal_outlives_its_viewers_for_a_while() {
         state["history"].as_array().unwrap().iter().map(|event| event["event"].clone()).collect();
     assert_eq!(json!(events), json!(["released", "refused", "granted", "released", "granted"]));
     assert_eq!(json!([state["heat"][0]["granted"], state["heat"][0]["refused"]]), json!([2, 1]));
-    // No page is open for longer than the journal reaches.
+    // While no page is open, the journal forgets its events after a while.
     pass(1_000).await;
     assert_eq!(data(&app, "/api/state").await["history"], json!([]));
 }

@@ -1,4 +1,4 @@
-//! What this thread logs.
+//! The log of this thread.
 
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, LazyLock, Mutex};
@@ -14,10 +14,9 @@ pub(crate) type Lines = Arc<Mutex<Vec<String>>>;
 #[derive(Default)]
 struct Capture(Lines);
 
-/// Returns what is logged until the guard is dropped.
+/// Returns the lines that are logged until the guard is dropped.
 pub(crate) fn capture() -> (Lines, DefaultGuard) {
-    // With only one subscriber, another test that reaches a call site first, without a subscriber, disables that call
-    // site for all.
+    // With only one subscriber, a test without a subscriber can reach a call site first and disable it for all tests.
     static OTHERS: LazyLock<[Dispatch; 2]> =
         LazyLock::new(|| [(); 2].map(|()| Dispatch::new(Capture::default())));
     LazyLock::force(&OTHERS);

@@ -1,4 +1,4 @@
-//! The console, as a browser sees it.
+//! The console, from the view of a browser.
 #![allow(clippy::disallowed_methods, reason = "tests read the paused clock")]
 
 mod access;

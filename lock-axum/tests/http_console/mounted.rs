@@ -1,4 +1,4 @@
-//! The console at any path.
+//! The console works at any path.
 
 use axum::Router;
 use http::StatusCode;
@@ -34,14 +34,14 @@ async fn the_page_finds_its_parts_at_any_path() {
             let script = script(&app, page).await;
             assert!(script.ends_with("/console.js"), "{name} {page}: {script}");
             assert_eq!(get(&app, &script).await.status(), StatusCode::OK, "{name} {page}: {script}");
-            // The script finds the data beside itself.
+            // The script loads the data relative to its own address.
             let state = script.replace("console.js", "api/state");
             assert_eq!(data(&app, &state).await["store"], "memory", "{name} {page}");
         }
     }
 }
 
-/// A proxy removes the prefix: the service sees the root, and the browser does not.
+/// The proxy removes the prefix: the service receives the path without it, and the browser uses the full path.
 #[tokio::test(start_paused = true)]
 async fn the_addresses_are_relative() {
     let page = text(get(&read_only(&LockManager::in_memory()), "/").await).await;

@@ -1,4 +1,4 @@
-//! What each path answers.
+//! The answer of each path.
 
 use http::{Method, StatusCode};
 use lock_core::{Kind, LockManager, backend::memory::Memory};
@@ -122,7 +122,8 @@ async fn a_hostile_key_travels_as_json() {
     assert_eq!(state["locks"][0]["holders"][0]["record"]["label"], key);
 }
 
-/// The page asks for the first rows. A store with more keys than one list has says so, also to a filter.
+/// The page requests the first rows. If a store has more keys than one list can hold, the state says so, also with a
+/// filter.
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_locks_are_cut() {
     let locks = LockManager::in_memory();

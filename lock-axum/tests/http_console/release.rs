@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::{json as parsed, read_only, send, with_actions};
 
-/// The request of the page.
+/// Returns the request that the page sends to release a key.
 pub(crate) fn order(key: &str, id: &str, typed_key: &str, reason: &str) -> Request<Body> {
     let body = json!({ "key": key, "id": id, "typed_key": typed_key, "reason": reason });
     Request::post("/api/force-release")
@@ -88,7 +88,7 @@ async fn a_request_without_care_is_refused() {
     guard.check().expect("nothing was released");
 }
 
-/// The page shows a key with characters that cannot be seen in a form that can be typed.
+/// If a key contains invisible characters, the page shows it in an escaped form that an operator can type.
 #[tokio::test(start_paused = true)]
 async fn a_key_can_be_typed_as_the_page_shows_it() {
     let locks = LockManager::in_memory();
@@ -153,7 +153,7 @@ async fn a_page_of_another_site_cannot_act() {
         );
     }
     guard.check().expect("nothing was released");
-    // A browser that sends no such header.
+    // This browser sends no such header.
     assert_eq!(send(&app, changed("sec-fetch-site", None)).await.status(), StatusCode::OK);
     assert!(guard.check().is_err());
 }

@@ -1,4 +1,4 @@
-//! The memory store, which counts what it is asked, and fails or panics when it is told to.
+//! The memory store with a counter of requests, and with switches that make it fail or panic.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -18,7 +18,7 @@ pub(crate) struct Counted {
     pub(crate) doctors: Arc<AtomicUsize>,
     pub(crate) down: Arc<AtomicBool>,
     pub(crate) panics: Arc<AtomicBool>,
-    /// How long a list takes.
+    /// The duration of each list request.
     pub(crate) takes: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Requests to a console, and the parts of its stream.
+//! Requests to a console, and the events of its stream.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(crate) fn with_actions(locks: &LockManager) -> Router {
     Console::new(locks.clone(), Viewers::everyone()).allow_actions(operator).into_router()
 }
 
-/// A request with the header that the script of the page sends.
+/// Returns a request with the header that the script of the page sends.
 pub(crate) fn request(method: &Method, path: &str) -> Request<Body> {
     Request::builder()
         .method(method)
@@ -75,7 +75,7 @@ impl Stream {
         Self(response.into_body())
     }
 
-    /// Returns the next part; `None` at the end.
+    /// Returns the next part, or `None` at the end.
     pub(crate) async fn part(&mut self) -> Option<String> {
         let next =
             std::future::poll_fn(|cx| http_body::Body::poll_frame(std::pin::Pin::new(&mut self.0), cx));
@@ -84,7 +84,7 @@ impl Stream {
         Some(String::from_utf8(bytes.to_vec()).expect("text"))
     }
 
-    /// Returns the next state; `None` at the end.
+    /// Returns the next state, or `None` at the end.
     pub(crate) async fn state(&mut self) -> Option<Value> {
         loop {
             let part = self.part().await?;
@@ -105,7 +105,7 @@ impl Stream {
     }
 }
 
-/// Lets `seconds` of the paused clock pass.
+/// Advances the paused clock by `seconds`.
 pub(crate) async fn pass(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }

@@ -1,4 +1,4 @@
-//! `fallback`: when it is called, when not, and with which arguments.
+//! The option `fallback`: when the fallback is called, and with which arguments.
 #![allow(clippy::unused_async, reason = "a fallback is an `async fn`, however little it does")]
 
 use std::pin::Pin;
@@ -234,7 +234,7 @@ impl Shop {
     }
 }
 
-/// A free function has `self` as its first argument.
+/// If the fallback is a free function, `self` is its first argument.
 async fn arc_later(shop: Arc<Shop>) -> Result<&'static str, LockError> {
     assert_eq!(shop.sold, 0);
     Ok("fallback")
@@ -408,7 +408,7 @@ async fn an_answer_may_be_borrowed() {
     assert!(shop.locks_of().await.is_none());
 }
 
-/// A value that is not passed on is dropped before the release, as without a fallback.
+/// A parameter that is not passed to the fallback is dropped before the release, as it is without a fallback.
 #[tokio::test]
 async fn a_parameter_that_was_taken_apart_is_dropped_under_the_lock() {
     struct Witness(LockManager, Arc<AtomicUsize>);

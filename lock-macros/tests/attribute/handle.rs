@@ -1,4 +1,4 @@
-//! `handle = lock`: the body sees its own lock.
+//! The option `handle = lock`, which gives the body access to its own lock.
 
 use std::time::Duration;
 

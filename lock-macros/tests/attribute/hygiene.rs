@@ -30,20 +30,20 @@ impl Shop {
         Ok(request.values().sum::<u8>() + body)
     }
 
-    /// Has nothing to say.
+    /// Returns nothing, even if the call is skipped.
     #[distributed_lock(key = "sweep", strategy = "skip", manager = self.locks)]
     async fn sweep(&self) {
         tokio::task::yield_now().await;
     }
 
-    /// Says it by an option.
+    /// Returns `None` if the call is skipped.
     #[distributed_lock(key = "sweep", strategy = "skip", manager = self.locks)]
     async fn find(&self) -> Option<u8> {
         tokio::task::yield_now().await;
         None
     }
 
-    /// Is passed on.
+    /// Passes its parameters on to a fallback.
     #[distributed_lock(
         key = "order:<error>",
         backoff(base = "10ms", max = "20ms"),

@@ -1,4 +1,4 @@
-//! `keys`: several keys at once, all or none.
+//! The option `keys`: the call acquires several keys, all or none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! `kind`: which calls may run at the same time, and which wait.
+//! The option `kind`: which calls may run at the same time, and which calls wait.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn readers_are_inside_together_and_keep_a_writer_out() {
     let (locks, inside) = (LockManager::in_memory(), Barrier::new(3));
     let writer = async {
         tokio::task::yield_now().await;
-        // Both readers wait at the barrier for a third, which is not the writer.
+        // Both readers wait at the barrier for a third task. That task is not the writer, which is refused.
         assert!(write(&locks, 7, &inside).await.unwrap_err().is_contended());
         inside.wait().await;
     };
@@ -87,7 +87,7 @@ impl Room {
         Ok(())
     }
 
-    /// Returns how many desks are left.
+    /// Returns the number of free desks.
     #[distributed_lock(key = "room", kind = "semaphore", permits = self.desks, take = party.size, strategy = "fail_fast", manager = self.locks)]
     async fn sit_together(&self, party: Party) -> Result<u32, LockError> {
         self.locks.semaphore("room", self.desks).available().await
@@ -152,7 +152,7 @@ async fn a_fair_lock_serves_in_the_order_of_arrival() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     holder.release().await.unwrap();
-    // A request that arrives now is faster than the first waiter, but must still queue behind the last one.
+    // A new request would be faster than the first waiter, but must queue behind the last waiter.
     assert!(locks.fair("queue").try_acquire().await.unwrap().is_none());
     for call in calls {
         call.await.unwrap().unwrap();
@@ -189,7 +189,7 @@ async fn as_one_of_three<F: Future>(locks: &LockManager, body: F) -> Result<F::O
 async fn nested_functions_enter_as_their_kinds_allow() {
     let locks = &LockManager::in_memory();
     let nothing = async || {};
-    // The kinds that may be nested: no wait, and no second grant.
+    // These kinds may be nested: the inner call does not wait, and gets no second grant.
     as_writer(locks, as_reader(locks, nothing())).await.unwrap().unwrap();
     as_writer(locks, as_writer(locks, nothing())).await.unwrap().unwrap();
     as_reader(locks, as_reader(locks, nothing())).await.unwrap().unwrap();
@@ -203,7 +203,7 @@ async fn nested_functions_enter_as_their_kinds_allow() {
     assert_eq!(locks.held(), 0);
 }
 
-/// The error names the kind that the outer function holds, so no kind of the attribute is confused with another.
+/// The error names the kind that the outer function holds, so the test would notice two confused kinds.
 #[tokio::test]
 async fn each_word_is_its_kind() {
     let locks = &LockManager::in_memory();

@@ -1,4 +1,4 @@
-//! The option `label`, with placeholders.
+//! The option `label` with placeholders.
 
 use std::fmt;
 

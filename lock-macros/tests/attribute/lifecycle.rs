@@ -176,10 +176,10 @@ macro_rules! unmentioned {
     };
 }
 
-// Two parameters with the same spelling that are different names.
+// The two parameters have the same spelling but are different names.
 unmentioned!(no_look_at, note);
 
-/// Includes parts of a parameter, and whole parameters, that the body does not mention.
+/// The rule includes parameters, and parts of parameters, that the body does not mention.
 #[tokio::test]
 async fn parameters_are_dropped_before_the_lock_is_given_back() {
     let locks = LockManager::in_memory();
@@ -192,7 +192,7 @@ async fn parameters_are_dropped_before_the_lock_is_given_back() {
     assert_eq!(locks.held(), 0);
 }
 
-/// Records on drop whether there is a manager.
+/// Records on drop whether the manager still exists.
 struct Looks(Arc<AtomicBool>);
 
 impl Drop for Looks {

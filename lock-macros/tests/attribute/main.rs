@@ -1,4 +1,4 @@
-//! The behaviour of a locked function, by topic. One binary, on the memory store.
+//! The behaviour of a locked function, by topic. All topics are one binary, on the memory store.
 
 mod fallback;
 mod generics;

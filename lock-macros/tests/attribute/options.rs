@@ -52,7 +52,7 @@ async fn a_manager_is_whatever_derefs_to_one() {
     assert_eq!(manager_from_an_expression(a, b, false).await.unwrap(), (false, true));
 }
 
-/// Counts how often it is rendered.
+/// Counts how often its value is rendered.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl Display for Counted<'_> {
@@ -75,7 +75,7 @@ async fn the_key_is_rendered_once_and_its_values_are_encoded() {
         held.release().await
     });
     let renderings = AtomicUsize::new(0);
-    // It waits for two seconds, and tries many times.
+    // The call waits for two seconds, and tries many times.
     assert_eq!(rendered(&locks, Counted(&renderings)).await.unwrap(), "a<b:a%2F0");
     assert_eq!(renderings.load(Ordering::Relaxed), 1);
 }
@@ -126,7 +126,7 @@ async fn the_owner_record_says_which_function() {
     assert!(told.contains("options::labelled"), "{told}");
 }
 
-/// Returns what another task learns about the holder of the key.
+/// Returns the record of the key's holder that another task can read.
 async fn holder(locks: &LockManager) -> Result<String, LockError> {
     let request = locks.lock("label").strategy(fail_fast());
     let error = tokio::spawn(request.acquire()).await.expect("the asker ran").expect_err("held");
@@ -282,7 +282,7 @@ async fn a_profile_gives_what_the_attribute_does_not_say() {
 
 #[distributed_lock(keys = ["account:<from>", "account:<to>"], kind = "write", profile = "shared", handle = lock, manager = locks)]
 async fn of_a_shared_profile(locks: &LockManager, from: u64, to: u64) -> Result<bool, LockError> {
-    // Another task: this one would enter the grant that it has.
+    // The request is in another task, because this task would reenter its own grant.
     let other = tokio::spawn(locks.read(format!("account:{to}")).try_acquire()).await.expect("no panic")?;
     Ok(lock.is_held() && other.is_none())
 }
@@ -302,7 +302,7 @@ async fn report_of_the_day(locks: &LockManager, runs: &Mutex<u32>) -> Result<Opt
     Ok(Some(()))
 }
 
-/// As the README says: several machines whose clocks differ by less than `min_hold` without the wait.
+/// The README says this of several machines whose clocks differ by less than `min_hold` without the wait.
 #[tokio::test(start_paused = true)]
 async fn of_many_that_start_a_nightly_job_one_runs_it() {
     let (store, runs) = (Memory::new(), Arc::new(Mutex::new(0)));
@@ -322,7 +322,7 @@ async fn of_many_that_start_a_nightly_job_one_runs_it() {
     assert_eq!((ran, *runs.lock().unwrap()), (1, 1), "the others were skipped");
 }
 
-/// A strategy that records the pauses that it is given.
+/// A strategy that records the pauses that it receives.
 #[derive(Debug, Default, Clone)]
 struct Noting(Arc<Mutex<Vec<Duration>>>);
 

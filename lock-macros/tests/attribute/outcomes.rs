@@ -1,4 +1,4 @@
-//! Return types: the values for "held", "skipped" and "failed".
+//! The return types, and their values when the lock is held, skipped or failed.
 
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -211,7 +211,7 @@ impl Subscriber for ErrorLog {
 async fn a_failure_is_no_skip() {
     let probe = Probe::new();
     let log = ErrorLog::default();
-    // With only one subscriber, another test that reaches a call site first disables it for all.
+    // With only one subscriber, another test that reaches a call site first disables that call site for all tests.
     let _second = tracing::Dispatch::new(ErrorLog::default());
     let _logged = tracing::subscriber::set_default(log.clone());
 
@@ -222,7 +222,7 @@ async fn a_failure_is_no_skip() {
     assert_eq!(*log.0.lock().unwrap(), "", "a skip, or an error that the caller has, is nothing for the log");
     held.release().await.unwrap();
 
-    // The return type cannot carry the error: only the log says that it was not a skip, and which function it was.
+    // The return type cannot carry the error. Only the log says that the call failed, and which function it was.
     assert_eq!(bad_key(&probe, "").await, None);
     assert_eq!(probe.runs(), 0);
     let log = log.0.lock().unwrap();

@@ -1,4 +1,4 @@
-//! Findings about the members together.
+//! Findings that compare several members.
 
 use lock_core::Severity;
 use lock_tests::{Etcd, PATIENCE, wait_until};
@@ -7,7 +7,7 @@ use super::{post, rules};
 use crate::findings::{found, gone};
 use crate::support::{connect, manager};
 
-/// Adds a member that never starts, once the others have been healthy for a while. Returns its id.
+/// Adds a member that never starts. Waits first until the others have been healthy for a while. Returns its id.
 async fn add(etcd: &Etcd, options: &[&str]) -> String {
     let command = [&["member", "add", "late", "--peer-urls=http://127.0.0.1:1"][..], options].concat();
     let mut added = String::new();
@@ -45,7 +45,7 @@ async fn a_member_that_is_down_or_was_never_started_is_named() {
     etcd.cont(2);
     gone(&locks, "etcd.silent").await;
 
-    // Added, and never started: first without a vote, then with one.
+    // The added member never starts. First it has no vote, then it has one.
     let added = add(&etcd, &["--learner"]).await;
     let learner = found(&locks, "etcd.learner").await;
     assert!(learner.advice.contains(&format!("`etcdctl member promote {added}`")), "{}", learner.advice);
@@ -60,7 +60,7 @@ async fn a_member_that_is_down_or_was_never_started_is_named() {
     gone(&locks, "etcd.even_members").await;
 }
 
-/// A member that is cut off answers, and learns nothing of what the others do.
+/// A member that is cut off answers, but receives no changes from the others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_is_cut_off_knows_no_leader_and_lags() {
     let etcd = Etcd::builder().members(3).partitionable().start();

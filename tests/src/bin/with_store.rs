@@ -1,6 +1,7 @@
-//! Runs a command with `LOCK_URL` set to a store that is started for it: `with_store etcd cargo run ..`. A Postgres is
-//! also the `STOCK_URL` and the `DATABASE_URL` of the examples. `LOCK_URL_ETCD` and so on have the same URL, for a command
-//! that needs several stores: `with_store etcd with_store redis ..`. Ends with the status of the command.
+//! Runs a command with `LOCK_URL` set to a store that is started for it: `with_store etcd cargo run ..`. A Postgres
+//! server is also the `STOCK_URL` and the `DATABASE_URL` of the examples. `LOCK_URL_ETCD` and so on contain the same
+//! URL, for a command that needs several stores: `with_store etcd with_store redis ..`. The program exits with the
+//! status of the command.
 #![allow(clippy::print_stderr, reason = "what is wrong is said to whoever called")]
 
 use std::process::{Command, ExitCode};
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
         "redlock" => {
             let masters = [RedisServer::start(), RedisServer::start(), RedisServer::start()];
             let hosts = masters.each_ref().map(|master| format!("127.0.0.1:{}", master.port())).join(",");
-            // They vote when the longest lease is over.
+            // The servers vote as soon as the longest lease is over.
             run(&mut command, &store, format!("redlock://{hosts}/?max_ttl=1s"))
         }
         "postgres" => {

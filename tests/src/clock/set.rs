@@ -13,8 +13,10 @@ const OFFSET: &str = "offset";
 const COMPILER: &str =
     "cc, which also links every Rust program here, is not installed; run: apt-get install -y gcc";
 
-/// The wall clock of the servers that are started with it, see [`RedisBuilder::clock`](crate::RedisBuilder::clock) and [`PostgresServer::with_clock`](crate::PostgresServer::with_clock). A
-/// test shifts it while they run; every other process keeps the real clock.
+/// The wall clock of the servers that are started with this value, see
+/// [`RedisBuilder::clock`](crate::RedisBuilder::clock) and
+/// [`PostgresServer::with_clock`](crate::PostgresServer::with_clock). A test shifts the clock while they run. All other
+/// processes keep the real clock.
 #[derive(Debug)]
 pub struct Clock {
     directory: Directory,
@@ -25,7 +27,7 @@ impl Clock {
     /// Returns a clock that shows the real time.
     ///
     /// # Panics
-    /// When there is no C compiler; the text says how to install it.
+    /// When there is no C compiler. The text says how to install one.
     #[must_use]
     pub fn new() -> Self {
         let directory = Directory::new();

@@ -1,4 +1,4 @@
-//! The control of a proxy.
+//! The control of a proxy by the test.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ pub enum Flow {
     /// The bytes pass.
     #[default]
     Pass,
-    /// The bytes wait in the proxy, and are delivered in order once the flow is [`Pass`](Self::Pass) again, even if the
-    /// client has closed its end meanwhile. This simulates a partition, after which the kernel sends again.
+    /// The bytes wait in the proxy. They are delivered in order once the flow is [`Pass`](Self::Pass) again, even if
+    /// the client has closed its end meanwhile. This simulates a partition, after which the kernel retransmits.
     Hold,
-    /// The bytes are lost; the connection stays open.
+    /// The bytes are lost, and the connection stays open.
     Swallow,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Settings {
     pub(super) delay: Duration,
     pub(super) refuse: bool,
     pub(super) deaf: bool,
-    /// Grows with every cut.
+    /// The number of cuts so far.
     pub(super) cuts: u32,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Settings {
 pub struct Traffic {
     /// The number of connections that clients have opened.
     pub opened: u32,
-    /// The number of connections that are open now.
+    /// The number of currently open connections.
     pub open: u32,
     /// The bytes from clients to the server.
     pub requests: Bytes,
@@ -55,18 +55,18 @@ pub struct Traffic {
 pub struct Bytes {
     /// The bytes read from the sender.
     pub seen: u64,
-    /// The bytes delivered.
+    /// The delivered bytes.
     pub passed: u64,
-    /// The bytes that had to wait, whether they were delivered later or not.
+    /// The bytes that had to wait, even if they were delivered later.
     pub held: u64,
-    /// The bytes lost.
+    /// The lost bytes.
     pub swallowed: u64,
 }
 
 /// A proxy in front of a server, with its own thread and runtime.
 ///
-/// It works even while the test blocks its own runtime, or has paused its clock. A change applies to every byte that is
-/// sent after the call that made it, and at once on open connections. Dropping the proxy resets every connection.
+/// The proxy works even while the test blocks its own runtime, or has paused its clock. A change applies to every byte
+/// that is sent after the call, and at once on open connections. Dropping the proxy resets every connection.
 #[derive(Debug)]
 pub struct Proxy {
     settings: watch::Sender<Settings>,
@@ -121,12 +121,12 @@ impl Proxy {
         self.port.address().port()
     }
 
-    /// Sets what happens to bytes from clients to the server.
+    /// Sets the treatment of bytes from clients to the server.
     pub fn requests(&self, flow: Flow) {
         self.settings.send_modify(|settings| settings.requests = flow);
     }
 
-    /// Sets what happens to bytes from the server to clients.
+    /// Sets the treatment of bytes from the server to clients.
     pub fn replies(&self, flow: Flow) {
         self.settings.send_modify(|settings| settings.replies = flow);
     }
@@ -142,16 +142,17 @@ impl Proxy {
         self.settings.send_modify(|settings| settings.cuts += 1);
     }
 
-    /// Cuts the network between the proxy and the server: of the open connections, the proxy's kernel drops every packet
-    /// of the server, acknowledgements among them, and nothing of a client is passed on. The clients see a peer that
-    /// accepts what they send. Only a new connection is without that.
+    /// Cuts the network between the proxy and the server. On the open connections, the proxy's kernel drops every
+    /// packet of the server, including acknowledgements, and passes no data of a client on. To the clients, the peer
+    /// accepts their data. Only new connections are not affected.
     pub fn cut_off_server(&self) {
         self.settings.send_modify(|settings| {
             (settings.requests, settings.replies, settings.deaf) = (Flow::Hold, Flow::Hold, true);
         });
     }
 
-    /// Refuses new connections, like a host on which nothing listens, or accepts them again. Open connections stay.
+    /// Makes the proxy refuse new connections, like a host without a listener, or accept them again. Open connections
+    /// stay open.
     pub fn refuse(&self, refuse: bool) {
         self.settings.send_modify(|settings| settings.refuse = refuse);
     }
@@ -162,10 +163,11 @@ impl Proxy {
             .send_modify(|settings| *settings = Settings { cuts: settings.cuts, ..Settings::default() });
     }
 
-    /// Runs `connecting`, while the servers of these proxies do not answer until `late` after the first greeting.
+    /// Runs `connecting` while the servers of these proxies do not answer until `late` after the first bytes of the
+    /// client.
     ///
     /// # Panics
-    /// When it ends before, or nothing is sent.
+    /// When `connecting` ends before that time, or sends nothing.
     pub async fn greeting_late<T: Send + 'static>(
         proxies: &[Self],
         late: Duration,
@@ -191,7 +193,7 @@ impl Proxy {
     /// Waits until the traffic fulfils `condition`, as in `proxy.until("a request waits", |t| t.requests.held > 0)`.
     ///
     /// # Panics
-    /// When that takes longer than [`PATIENCE`].
+    /// When the wait takes longer than [`PATIENCE`].
     pub async fn until(&self, what: &str, condition: impl FnMut(&Traffic) -> bool) -> Traffic {
         let mut traffic = self.traffic.clone();
         let waited = tokio::time::timeout(PATIENCE, traffic.wait_for(condition)).await;
@@ -205,7 +207,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was already printed; another one here could abort.
+            // The panic of the thread was already printed, and another panic here could abort.
             let _ = thread.join();
         }
     }

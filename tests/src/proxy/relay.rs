@@ -1,4 +1,4 @@
-//! The thread of the proxy, which accepts connections and passes bytes on as the settings say.
+//! The thread of the proxy. It accepts connections and passes bytes on according to the settings.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -55,7 +55,7 @@ async fn accept(
                 }
             }
             Some(mut client) = next(listener.as_ref()) => {
-                // Read now, so that settings that changed meanwhile apply to this connection as well.
+                // The settings are read now, so that a change meanwhile also applies to this connection.
                 let Settings { refuse, cuts, .. } = *orders.borrow();
                 match refuse {
                     true => reset(&mut client),
@@ -66,7 +66,7 @@ async fn accept(
     }
 }
 
-/// Returns the next client. Never completes while nothing listens.
+/// Returns the next client. Never completes if there is no listener.
 async fn next(listener: Option<&TcpListener>) -> Option<TcpStream> {
     match listener {
         Some(listener) => listener.accept().await.ok().map(|(client, _)| client),
@@ -74,7 +74,7 @@ async fn next(listener: Option<&TcpListener>) -> Option<TcpStream> {
     }
 }
 
-/// The settings, and the number of cuts when the client connected.
+/// The settings, and the number of cuts at the time at which the client connected.
 type Since = (Orders, u32);
 
 async fn connect(mut client: TcpStream, server: SocketAddr, orders: Since, seen: watch::Sender<Traffic>) {
@@ -96,7 +96,8 @@ async fn relay(
     (orders, cuts): Since,
     seen: &watch::Sender<Traffic>,
 ) {
-    // Otherwise the kernel would wait for more bytes before it sends a short chunk, and distort the measurements.
+    // Without this setting, the kernel would wait for more bytes before it sends a short chunk, and falsify the
+    // measurements.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let socket = server.as_fd().try_clone_to_owned();
     let was_cut = {
@@ -115,12 +116,12 @@ async fn relay(
     }
 }
 
-/// Completes when there are more cuts than `before`, or when the proxy ends.
+/// Completes when the number of cuts is larger than `before`, or when the proxy ends.
 async fn cut(mut orders: Orders, before: u32) {
     let _ = orders.wait_for(|settings| settings.cuts != before).await;
 }
 
-/// Drops every packet for a socket, once the settings say so.
+/// Drops every packet for a socket as soon as the settings require it.
 async fn deafen(mut orders: Orders, socket: std::io::Result<OwnedFd>) {
     if orders.wait_for(|settings| settings.deaf).await.is_ok() {
         const DROP: u16 = 0x06;
@@ -136,7 +137,7 @@ fn reset(stream: &mut TcpStream) {
     let _ = stream.set_zero_linger();
 }
 
-/// One of the two directions.
+/// One of the two directions of a connection.
 struct Side {
     flow: fn(&Settings) -> Flow,
     bytes: fn(&mut Traffic) -> &mut Bytes,
@@ -154,7 +155,7 @@ struct Pump<'a> {
 impl Pump<'_> {
     async fn run(mut self, mut from: ReadHalf<'_>, mut to: WriteHalf<'_>) {
         let mut buffer = vec![0; 64 * 1024];
-        // An error of the sender ends its direction, as the end of its stream does.
+        // An error of the sender ends the direction, like the end of its stream.
         while let Ok(length @ 1..) = from.read(&mut buffer).await {
             self.count(length, |bytes| &mut bytes.seen);
             if !self.may_pass(length).await {
@@ -166,8 +167,8 @@ impl Pump<'_> {
             }
             self.count(length, |bytes| &mut bytes.passed);
         }
-        // The end of the stream is treated like a chunk: it overtakes nothing, is delayed as one, and does not pass
-        // when nothing passes.
+        // The end of the stream is treated like a chunk. It overtakes nothing, is delayed like a chunk, and does not
+        // pass while nothing passes.
         let (delay, side) = (self.orders.borrow().delay, self.side);
         tokio::time::sleep(delay).await;
         if self.orders.wait_for(|settings| (side.flow)(settings) == Flow::Pass).await.is_ok() {

@@ -1,4 +1,4 @@
-//! A broken backend, to show that the checks of the tests find the bug.
+//! A backend with a bug, to show that the checks of the tests detect it.
 
 use std::fmt::Debug;
 use std::sync::Weak;
@@ -12,7 +12,7 @@ use lock_core::backend::{
 
 type Result<T> = std::result::Result<T, LockError>;
 
-/// One in this many *held* answers becomes a grant.
+/// One out of this number of *held* answers becomes a grant.
 const EVERY: u32 = 40;
 
 /// A backend that sometimes answers *granted* when the store has answered *held*.

@@ -1,7 +1,7 @@
-//! Acquires keys again and again, and prints a history.
+//! Repeatedly acquires keys, and prints a history.
 //!
-//! Each of `--tasks` tasks picks one of `--kinds` at random and holds it for up to `--hold` microseconds. A holder that
-//! is alone writes to the fenced resource at `--resource`; then it releases the lock. Kinds are written `lock:k`,
+//! Each of `--tasks` tasks picks one of `--kinds` at random and holds it for up to `--hold` microseconds. An exclusive
+//! holder writes to the fenced resource at `--resource`. Then it releases the lock. Kinds are written `lock:k`,
 //! `fair:k`, `read:k`, `write:k`, `semaphore3:k` and `all:a+b`. With `--unruly`, a task sometimes drops a waiting
 //! acquire, or holds for longer than a `--ttl`. With `--careless`, the backend sometimes turns a *no* into a *yes*.
 //!
@@ -9,8 +9,8 @@
 //!
 //! - `READY`
 //! - `G <number> <kind>:<keys> <asked> <acquired> <deadline> <token>`: a grant
-//! - `R <number> <ended> <accepted | refused | -> `: the end of the hold, and the answer of the resource; absent if the
-//!   worker was killed before
+//! - `R <number> <ended> <accepted | refused | -> `: the end of the hold, and the answer of the resource. Absent if
+//!   the worker was killed before
 //! - `E <text>`: an unexplained error
 //!
 //! The worker ends when its input ends.
@@ -106,7 +106,7 @@ impl Contest {
 
     async fn held(&self, spec: &str, guard: LockGuard, asked: Duration, random: &mut Rng) {
         let acquired = monotonic();
-        // Read after the time, so that it is no later than the true deadline.
+        // The rest of the lease is read after the time, so the deadline is no later than the true one.
         let deadline = acquired + guard.remaining();
         let token = guard.fencing_token().await.ok().map(lock_core::backend::FencingToken::get);
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
@@ -121,12 +121,12 @@ impl Contest {
         let long = self.unruly && random.u8(..200) == 0;
         match self.hold.mul_f64(random.f64()) {
             _ if long => sleep(self.ttl.mul_f64(1.5 * random.f64())).await,
-            // A sleep of any length takes a millisecond at least.
+            // A sleep of any length takes at least a millisecond.
             Duration::ZERO => tokio::task::yield_now().await,
             hold => sleep(hold).await,
         }
         let now = monotonic();
-        // Stays certain even if the lock should have been lost while it was held.
+        // The deadline stays certain even if the lock was lost while it was held.
         let held = guard.is_held();
         let ended = if held { now } else { now.min(deadline) };
         let said = match accepted {

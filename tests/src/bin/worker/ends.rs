@@ -28,7 +28,7 @@ pub(crate) fn end(options: &Options) {
             return;
         }
     };
-    // A separate thread, because most threads of a service are not the main thread. A panic must stay within it.
+    // The panic is on a separate thread and must stay within it. Most threads of a service are not the main thread.
     let key = options.text("--key").to_owned();
     let url = options.text("--url").to_owned();
     let ended = std::thread::spawn(move || how(&url, &key)).join();
@@ -67,7 +67,7 @@ fn unwinding(url: &str, key: &str) {
 fn unwinding_outside(url: &str, key: &str) {
     let runtime = runtime();
     let _held = runtime.block_on(take(url, key));
-    // Unwinding drops the guard before the runtime, and outside of it.
+    // Unwinding drops the guard before the runtime, and outside of the runtime.
     panic!("on purpose");
 }
 
@@ -81,7 +81,7 @@ fn unwinding_task(url: &str, key: &str) {
     runtime.block_on(task).expect("a panic");
 }
 
-/// Lets the runtime drop a task in the middle of a pause.
+/// Makes the runtime drop a task in the middle of a pause.
 fn with_its_runtime(url: &str, key: &str) {
     let runtime = runtime();
     let held = runtime.block_on(take(url, key));
@@ -128,7 +128,7 @@ fn body(url: &str, key: &str) {
     drop(runtime);
 }
 
-/// Shuts the manager down, and lets the process exit at once.
+/// Shuts the manager down, and lets the process exit immediately.
 fn shutdown(options: &Options, while_held: bool) {
     let (url, key) = (options.text("--url"), options.text("--key"));
     runtime().block_on(async {

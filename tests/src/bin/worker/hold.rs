@@ -1,4 +1,4 @@
-//! A holder that leaves a trace in every round.
+//! A holder that writes to a file in every round.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -9,8 +9,7 @@ use lock_core::{LockErrorKind, strategy};
 
 use crate::Options;
 
-/// The pause between two rounds. It is long compared with a round, so that a stopped process is nearly always in a
-/// pause.
+/// The pause between two rounds. It is much longer than a round, so that a stopped process is nearly always in a pause.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn hold(options: &Options) {
@@ -36,7 +35,7 @@ pub(crate) async fn hold(options: &Options) {
     println!("LOST {:?}", error.loss_reason());
 }
 
-/// Uses the lock over and over, so that it is held, or lingers.
+/// Repeatedly acquires and releases the lock, so that it is held or lingers.
 pub(crate) async fn linger(options: &Options) {
     let ttl = Duration::from_millis(options.number("--ttl"));
     let locks = options.manager().await;

@@ -3,13 +3,14 @@
 //! The lines have times of `CLOCK_MONOTONIC` in ns:
 //!
 //! - `READY`
-//! - `L <token> <asked> <elected>`: it leads
-//! - `W <token> <accepted | refused>`: its first write of a term, and each that was refused while it held
-//! - `X <token> <ended>`: the body is gone; when the lead was last certain. Absent if the worker was killed before
-//! - `DONE`: the run has ended, because it resigned
+//! - `L <token> <asked> <elected>`: the candidate leads
+//! - `W <token> <accepted | refused>`: the first write of a term, and each write that was refused during the term
+//! - `X <token> <ended>`: the body was dropped, and the lead was last certain at this time. Absent if the worker was
+//!   killed before
+//! - `DONE`: the run has ended, because the candidate resigned
 //!
-//! For a line `resign` it resigns, and is a candidate again. It ends when its input ends. With `--alone` each process
-//! has its own store, so that each of them leads.
+//! After a line `resign` the worker resigns, and then is a candidate again. It ends when its input ends. With `--alone`
+//! each process has its own store, so that every process leads.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -33,7 +34,7 @@ pub(crate) async fn lead(options: &Options) {
     let mut lines = lines();
     println!("READY");
     loop {
-        // Not spawned: the bodies share what is not `Send`.
+        // The run is not spawned, because the bodies share data that are not `Send`.
         let run = run(&election, &resource);
         let told = async {
             let line = lines.recv().await;
@@ -51,7 +52,7 @@ pub(crate) async fn lead(options: &Options) {
     assert!(report.revoked.is_empty(), "{report:?}");
 }
 
-/// Leads until it resigns.
+/// Leads until the candidate resigns.
 async fn run(election: &LeaderElection, resource: &Fenced) -> lock_core::Result<Option<()>> {
     let asked = Rc::new(Cell::new(monotonic()));
     let body = |lease: LockHandle| {
@@ -67,11 +68,11 @@ async fn run(election: &LeaderElection, resource: &Fenced) -> lock_core::Result<
     election.run(body).await
 }
 
-/// A term. Dropped with the body.
+/// A term of the leader, which is dropped with the body.
 struct Held {
     token: u64,
     lease: LockHandle,
-    /// When the lead was last certain.
+    /// The last time at which the lead was certain.
     certain: Cell<Duration>,
     asked: Rc<Cell<Duration>>,
 }
@@ -97,14 +98,14 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let now = monotonic();
-        // Read after the time. A lead that is no longer certain counts as ended when it was last certain.
+        // The check is after the time. If the lead is no longer certain, the term ended when the lead was last certain.
         let ended = if self.lease.is_held() { now } else { self.certain.get() };
         println!("X {} {}", self.token, ended.as_nanos());
         self.asked.set(now);
     }
 }
 
-/// Reads the input on a thread of its own.
+/// Reads the input on a separate thread.
 fn lines() -> mpsc::UnboundedReceiver<String> {
     let (sender, lines) = mpsc::unbounded_channel();
     std::thread::spawn(move || {

@@ -1,17 +1,17 @@
 //! A separate process for tests that need more than one: `worker <mode> [--name value]..`.
 //!
-//! - `increment --file F --count N --url U`: adds N to the counter in F, one by one, each under a lock on the server at
-//!   U. Instead of the URL, `--installed` installs a manager from the environment, as a service does, and `--unlocked`
-//!   takes no lock.
+//! - `increment --file F --count N --url U`: adds 1 to the counter in F, N times, each time under a lock on the server
+//!   at U. Instead of the URL, `--installed` installs a manager from the environment, as a service does, and
+//!   `--unlocked` uses no lock.
 //! - `hold --url U --key K --ttl MS --effect F`: acquires K (with `--kind fair` in order of arrival, with `--wait`
 //!   without a time limit), prints `HELD`, and writes to F in every round once F exists. Prints `LOST <reason>` and ends
 //!   when the lock is lost.
-//! - `linger --url U --key K --ttl MS`: acquires and releases K over and over, and lets it linger for as long as it
-//!   may. Prints `HELD` after the first time.
+//! - `linger --url U --key K --ttl MS`: repeatedly acquires and releases K, and lets it linger for as long as
+//!   possible. Prints `HELD` after the first time.
 //! - `end --url U --key K --how H`: acquires K for a minute, prints `HELD`, waits for a line, ends the lock in the way
 //!   H (see `ends`) and prints `ENDED`.
-//! - `contend --url U --kinds K,K.. --tasks N --ttl MS --hold US --seed S --resource U`: acquires keys again and again,
-//!   and prints a history (see `contend`).
+//! - `contend --url U --kinds K,K.. --tasks N --ttl MS --hold US --seed S --resource U`: repeatedly acquires keys, and
+//!   prints a history (see `contend`).
 //! - `lead --url U --key K --ttl MS --name N --resource U`: is a candidate for the lead of K, and prints its terms (see
 //!   `lead`).
 //! - `latch --url U --key K --ttl MS`: prints `READY`. For each line `count`, counts the latch K down and prints `LEFT
