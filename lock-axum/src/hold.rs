@@ -1,4 +1,4 @@
-//! How long a request holds its lock.
+//! Defines how long a request holds its lock.
 
 use http::{Method, StatusCode};
 use http_body::Body;

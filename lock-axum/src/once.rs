@@ -1,4 +1,4 @@
-//! Log messages that a process writes once. Code without a layer uses this to remember them.
+//! Remembers which log messages this process has written, for code that has no layer to remember them in.
 
 use std::collections::HashSet;
 use std::sync::{LazyLock, Mutex, PoisonError};

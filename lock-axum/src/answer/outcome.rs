@@ -1,4 +1,4 @@
-//! The reasons for which a request is not served, and the answer to each.
+//! Lists the reasons for which a request is not served, and the answer to each.
 
 use http::StatusCode;
 use lock_core::LockErrorKind;

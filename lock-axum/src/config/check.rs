@@ -8,7 +8,7 @@ use super::options::Options;
 use crate::answer::LONGEST;
 use crate::key::Keys;
 
-/// Refuses contradictions between the options that only a layer has. A sample request checks the options of a request.
+/// Refuses contradictions between the options that only a layer has. `check_sample` checks the options that requests have too.
 /// `strategy` is `None` if it comes from the profile.
 pub(super) fn options(keys: &Keys, options: &Options, strategy: Option<&dyn Strategy>) -> Result<()> {
     waiting(options, strategy)?;

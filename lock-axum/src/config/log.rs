@@ -41,7 +41,7 @@ impl Logged {
         }
     }
 
-    /// Logs, once, that a service has answered a request that ran without a lock because the router found no route.
+    /// Logs once that a request was served without a lock. The router had found no route for it.
     pub(super) fn no_route(&self, template: &str, status: StatusCode) {
         if !self.no_route.swap(true, Ordering::Relaxed) {
             tracing::warn!(

@@ -1,4 +1,4 @@
-//! The HTTP methods that a layer locks.
+//! Selects the HTTP methods that a layer locks.
 
 use std::sync::Arc;
 

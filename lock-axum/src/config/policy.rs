@@ -1,4 +1,4 @@
-//! How a layer treats a request in case of a failure.
+//! Defines how a layer treats a request in case of a failure.
 
 /// The treatment of a handler when its client disconnects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! The data of the console.
+//! Serves the data of the console as JSON.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ pub(super) async fn force_release(
     take(&served, &operator, body).await.inspect_err(|problem| log(Some(&operator), problem))
 }
 
-/// Logs an attempt that has failed. The texts are quoted: a text with a line break must not look like two lines.
+/// Logs a forced release that has failed. The texts are quoted: a text with a line break must not look like two lines.
 fn log(operator: Option<&str>, problem: &Problem) {
     tracing::warn!(?operator, why = ?problem.detail, "a release by force from the console has failed");
 }

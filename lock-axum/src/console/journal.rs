@@ -1,4 +1,5 @@
-//! The events of this process in the last quarter of an hour. Pure: times are counted from the start of the journal.
+//! Records the events of this process of the last quarter of an hour. Pure: times are counted from the start of the
+//! journal.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};

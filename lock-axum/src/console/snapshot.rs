@@ -1,4 +1,4 @@
-//! A snapshot: the content of the page at one moment, as JSON.
+//! Builds a snapshot: the content of the page at one moment, as JSON.
 
 use std::cmp::Reverse;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,4 +1,4 @@
-//! The events that the server sends to an open page.
+//! Sends events to an open page.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! The canonical spelling of a value, so that one thing has one key. Pure.
+//! Converts a value to its canonical spelling, so that one thing has one key. Pure.
 //!
 //! Untyped numbers in another spelling are refused, not normalised. The layer cannot find out whether the handler
 //! parses such a text as a number or uses it as text, such as a postal code. One key for two things is as wrong as two

@@ -1,4 +1,4 @@
-//! A key from a template and the values of the request.
+//! Renders a key from a template and the values of the request.
 
 use http::request::Parts;
 use lock_core::key::{Key, KeyTemplate};

@@ -1,4 +1,4 @@
-//! The path of a URI in its canonical spelling. Pure.
+//! Converts the path of a URI to its canonical spelling. Pure.
 
 use std::borrow::Cow;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! UUIDs in the spelling that RFC 9562 prefers. Pure.
+//! Converts UUIDs to the spelling that RFC 9562 prefers. Pure.
 
 /// The number of hexadecimal digits of a UUID.
 const DIGITS: usize = 32;

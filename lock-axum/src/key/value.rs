@@ -1,4 +1,4 @@
-//! The values of a key, from the parts of a request.
+//! Reads the values of a key from the parts of a request.
 
 use std::borrow::Cow;
 use std::fmt;

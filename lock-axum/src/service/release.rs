@@ -1,4 +1,4 @@
-//! The release of a lock before the HTTP answer is complete.
+//! Releases a lock before the HTTP answer is complete.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Request bodies that are read before the lock is acquired.
+//! Reads request bodies before the lock is acquired.
 
 use std::any::Any;
 use std::future::poll_fn;

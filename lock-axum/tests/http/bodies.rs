@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::support::{OnDrop, Remote, get, is_free, request, send, until};
 
-/// A body whose frames come from a channel.
+/// A body whose frames come from a channel. It never reports `is_end_stream`.
 pub(crate) struct Frames {
     frames: mpsc::UnboundedReceiver<&'static str>,
     log: Option<OnDrop>,

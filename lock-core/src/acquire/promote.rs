@@ -17,8 +17,8 @@ use crate::local_queue::{Handoff, HeldGrant};
 use crate::options::LeaseOptions;
 use crate::pending::Granted;
 
-/// How often a process that hands a grant off still sends a request to the store. The answer reports other waiters if
-/// their notification was lost.
+/// How often a process that hands a grant off still sends a request to the store. The notification that other processes
+/// wait may be lost; the answer to this request also reports them.
 const CONFIRM: Duration = Duration::from_secs(1);
 
 impl Acquire<'_> {

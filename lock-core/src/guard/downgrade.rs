@@ -127,8 +127,9 @@ struct Shared<'a> {
 impl Drop for Shared<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            // This must happen before the guard is dropped. The guard would unseal the lease first, and another thread
-            // could enter it in between. That thread's guard would then hold the grant that is released here.
+            // This must happen before the guard is dropped. A dropped guard permits other threads to enter the lease
+            // again, before it ends the lease. A thread that entered in between would hold the grant that is released
+            // here.
             self.lease.end();
             drop(Releasing::to_store(Arc::clone(self.lease)));
             let until = self.lease.store_until();

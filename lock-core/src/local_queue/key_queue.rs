@@ -181,8 +181,8 @@ impl KeyQueue {
 
     /// Removes a waiter. The next waiter receives its hand-off or turn.
     pub(super) fn leave(&mut self, node: &Arc<WaiterNode>, entry: Option<LeftEntry>, now: Moment) -> Effects {
-        // All of this happens under the lock of the queue. A hand-off goes to the first of `nodes`, so from here on it
-        // goes to another waiter.
+        // The lock of the queue is held throughout. A hand-off goes to the first of `nodes`, so no hand-off reaches
+        // this waiter after its removal.
         let was_head = self.is_head(node);
         let entry = entry.or_else(|| node.state().entry.take());
         self.nodes.retain(|other| !Arc::ptr_eq(other, node));

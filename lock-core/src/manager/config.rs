@@ -127,9 +127,8 @@ impl LockManager {
     /// Checks that the manager has every profile that a `#[distributed_lock(profile = "..")]` of the program names.
     /// This includes the attributes of every crate, even if their functions are never called. Call it at start-up.
     ///
-    /// If an attribute with `keys` has no `kind`, it needs a profile whose kind allows one holder per key: none,
-    /// `reentrant` or `write`. If an attribute with `take` has no `kind`, it needs a profile of a semaphore with at
-    /// least that many permits.
+    /// An attribute with `keys` and no `kind` needs a profile of kind `reentrant` or `write`, or a profile without a
+    /// kind. An attribute with `take` and no `kind` needs a profile of a semaphore with at least that many permits.
     ///
     /// The check includes attributes with `manager = ..`. If a program has several managers with different profiles,
     /// check each with [`validate`](Self::validate).

@@ -1,4 +1,4 @@
-//! What endangers the locks in the way a store is set up and used: for operators.
+//! Finds what endangers locks in the way a store is set up and used, for operators.
 
 use std::cmp::Reverse;
 

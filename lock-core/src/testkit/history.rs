@@ -1,4 +1,4 @@
-//! A record of the holders of a key, with times, which is checked afterwards.
+//! Records the holders of a key, with times. The record is checked afterwards.
 //!
 //! Workers record every hold. [`check()`] finds holds of one key that certainly overlapped although they exclude each
 //! other, and fencing tokens whose order contradicts the order in time.

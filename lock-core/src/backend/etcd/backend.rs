@@ -1,4 +1,4 @@
-//! The calls of the contract.
+//! Implements the calls of the [`Backend`](crate::backend::Backend) contract for etcd.
 
 use std::fmt;
 use std::future::Future;

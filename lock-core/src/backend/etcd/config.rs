@@ -1,4 +1,4 @@
-//! The URL of a cluster, parsed once.
+//! Parses the URL of a cluster.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The failures of the store, by the texts and codes of etcd's errors.
+//! Converts the texts and codes of etcd's errors to failures of the store.
 
 use tonic::{Code, Status};
 

@@ -1,4 +1,4 @@
-//! The calls of the contract.
+//! Implements the calls of the [`Backend`](crate::backend::Backend) contract for the memory store.
 
 use std::sync::Weak;
 use std::time::Duration;

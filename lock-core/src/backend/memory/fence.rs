@@ -1,4 +1,4 @@
-//! The source of fencing tokens.
+//! Makes fencing tokens.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

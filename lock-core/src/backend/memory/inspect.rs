@@ -1,4 +1,4 @@
-//! The list of holders, and the forced release of a grant.
+//! Lists holders, and releases a grant by force.
 
 use sha2::{Digest, Sha256};
 

@@ -1,4 +1,4 @@
-//! A pending `changed` future.
+//! Implements the future of a pending `changed` call.
 
 use std::sync::Arc;
 use std::time::Duration;

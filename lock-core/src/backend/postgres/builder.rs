@@ -1,4 +1,4 @@
-//! Building a store from settings of the driver, or with connections of the application.
+//! Builds a store from settings of the driver, or with connections of the application.
 
 use std::fmt;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! Choosing one of the two stores by the URL.
+//! Chooses one of the two Postgres stores by the URL.
 
 use std::sync::Arc;
 

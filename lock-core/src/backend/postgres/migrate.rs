@@ -1,4 +1,4 @@
-//! Creating the tables and functions.
+//! Creates the tables and functions.
 
 use std::sync::Arc;
 use std::time::Duration;

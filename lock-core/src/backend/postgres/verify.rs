@@ -1,4 +1,4 @@
-//! The check of a lease inside a transaction of the application.
+//! Checks a lease inside a transaction of the application.
 
 use tokio_postgres::Transaction;
 use tokio_postgres::types::{ToSql, Type};

@@ -1,4 +1,4 @@
-//! The table that maps each failure of the server or of the connection to an error of the lock.
+//! Maps each failure of the server or of the connection to an error of the lock.
 
 mod redirect;
 

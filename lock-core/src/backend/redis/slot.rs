@@ -1,4 +1,4 @@
-//! The slot of a key in a Cluster: one of 16,384.
+//! Computes the slot of a key in a Cluster: one of 16,384.
 //!
 //! Source: [Redis cluster specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/),
 //! "Key distribution model" and "Hash tags".

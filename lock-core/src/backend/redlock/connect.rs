@@ -1,4 +1,4 @@
-//! Building a quorum of voters from a `redlock://` URL.
+//! Builds a quorum of voters from a `redlock://` URL.
 
 use super::quorum::Quorum;
 use super::url::RedlockUrl;

@@ -1,4 +1,4 @@
-//! Parsing a `redlock://` or `redlocks://` URL.
+//! Parses a `redlock://` or `redlocks://` URL.
 
 use std::time::Duration;
 

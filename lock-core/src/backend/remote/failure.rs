@@ -109,7 +109,7 @@ impl<R> Failure<R> {
         Self { key: self.key.or_else(|| Some(key.clone())), ..self }
     }
 
-    /// Adds the number of tries to connect to the text.
+    /// Appends to the error text how often a connection was tried, and within which time.
     #[must_use]
     pub(crate) fn after(self, tries: u32, limit: Duration) -> Self {
         Self { text: format!("{} (tried {tries} times within {limit:?})", self.text).into(), ..self }

@@ -1,4 +1,4 @@
-//! Concurrent execution of several futures in one task.
+//! Runs several futures concurrently in one task.
 
 use std::future::poll_fn;
 use std::task::Poll;

@@ -1,4 +1,4 @@
-//! One connection for each tokio runtime.
+//! Keeps one connection for each tokio runtime.
 //!
 //! A connection is driven by a task of the runtime that created it. In another runtime, the connection would stall
 //! whenever the first runtime is not polled, and break when that runtime ends. So each of the caller's runtimes has its

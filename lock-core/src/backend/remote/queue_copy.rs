@@ -1,4 +1,4 @@
-//! Local copies of the queues of the keys for which this process waits.
+//! Keeps local copies of the queues of the keys for which this process waits.
 //!
 //! All waiters of a process for one key share one copy. One task watches the queue in the store and keeps the copy up
 //! to date. This task processes each change once, and wakes only the waiters whose turn has come. So a release costs

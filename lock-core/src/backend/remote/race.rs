@@ -1,4 +1,4 @@
-//! Several attempts, of which one must succeed.
+//! Runs several futures, of which one must succeed.
 
 use std::future::poll_fn;
 use std::task::Poll;

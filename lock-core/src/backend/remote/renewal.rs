@@ -1,4 +1,4 @@
-//! The renewal of grants key by key. Each key has a verdict, and each grant has one answer.
+//! Renews grants key by key. Each key has a verdict, and each grant has one answer.
 
 use std::time::Duration;
 

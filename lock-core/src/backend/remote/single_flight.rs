@@ -1,4 +1,4 @@
-//! One request at a time, whose answer is shared by all callers that need it.
+//! Sends one request at a time, and shares its answer among all callers that need it.
 
 use std::future::Future;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The settings of every TCP connection to a store.
+//! Sets the options of every TCP connection to a store.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The first connection of a store. It is retried until it succeeds, or until its time is over.
+//! Opens the first connection of a store. The dial is retried until it succeeds, or until its time is over.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! One attempt at a claim.
+//! Tries to acquire the key of a claim.
 
 use zookeeper_client::Error;
 

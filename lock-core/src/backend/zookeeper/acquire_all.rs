@@ -1,4 +1,4 @@
-//! One attempt at a claim of several keys. The module `several` explains the method.
+//! Tries to acquire the keys of a claim of several keys. The module `several` explains the method.
 
 use zookeeper_client::Error;
 

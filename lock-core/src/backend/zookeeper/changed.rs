@@ -1,4 +1,4 @@
-//! The wait for the deletion of the previous node, or for a change of the queue.
+//! Waits until the previous node is deleted, or until the queue has changed.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The URL of a store, parsed once.
+//! Parses the URL of a store.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The start of a session with the servers of a URL.
+//! Starts a session with the servers of a URL.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The transaction that creates the nodes of a claim of several keys.
+//! Creates the nodes of a claim of several keys in one transaction.
 
 use zookeeper_client::{CreateMode, Error, MultiWriteResult};
 

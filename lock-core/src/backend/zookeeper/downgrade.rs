@@ -1,4 +1,4 @@
-//! The downgrade of a writer to a reader.
+//! Turns a writer into a reader.
 
 use zookeeper_client::{CreateMode, Error, MultiWriteError};
 

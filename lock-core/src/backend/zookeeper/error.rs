@@ -1,4 +1,4 @@
-//! The conversion of the client's errors to failures.
+//! Converts the client's errors to failures.
 
 use zookeeper_client::Error;
 

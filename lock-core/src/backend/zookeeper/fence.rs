@@ -1,4 +1,4 @@
-//! Fencing tokens.
+//! Makes fencing tokens.
 //!
 //! A token is the transaction number of a change in the store. Every later change has a larger number. The number of a
 //! node's creation is the token of its holder only if the holder had the key from then on. The node of a waiter is

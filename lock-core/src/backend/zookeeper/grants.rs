@@ -1,4 +1,4 @@
-//! The records of the nodes of one session. This module performs no I/O.
+//! Records the nodes of one session. This module performs no I/O.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The directories that a session has created, and the time at which each is due to be deleted.
+//! Records the directories that a session has created, and the time at which each is due to be deleted.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The names of nodes: the directory of a key, and the parts of a node's name.
+//! Builds the names of nodes: the directory of a key, and the parts of a node's name.
 //!
 //! The names have the form of Curator's: a lock has a directory, and in it nodes such as `_c_<uuid>-lock-0000000042`.
 //! After a lost answer, Curator finds its own node by the uuid. This library derives the uuid from the owner.

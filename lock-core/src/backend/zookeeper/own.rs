@@ -1,4 +1,4 @@
-//! The node of a claim in the present session, and its nodes of earlier sessions.
+//! Finds the node of a claim in the present session, and its nodes of earlier sessions.
 
 use zookeeper_client::Error;
 

@@ -1,4 +1,4 @@
-//! The requests about the nodes of one key.
+//! Sends the requests about the nodes of one key.
 
 use zookeeper_client::{Client, CreateMode, Error, Stat};
 

@@ -1,4 +1,4 @@
-//! The start of the session of a manager, and its keep-alives.
+//! Starts the session of a manager, and sends its keep-alives.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The release of a claim.
+//! Releases a claim.
 
 use zookeeper_client::Error;
 

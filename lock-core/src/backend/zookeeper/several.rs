@@ -1,4 +1,4 @@
-//! A claim of several keys: all of them or none.
+//! Acquires several keys for one claim: all of them or none.
 //!
 //! **Why this is exclusive.** Each key has its own queue, and the claim has a node in every queue. The first node in a
 //! queue stays first until it is deleted, because later nodes have larger numbers. So the queues need not be read at

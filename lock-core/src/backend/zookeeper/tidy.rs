@@ -1,4 +1,4 @@
-//! The deletion of the directories that this session has created, each some time after its last use.
+//! Deletes the directories that this session has created, each some time after its last use.
 //!
 //! The servers also delete empty containers, but only once a minute, and only some 10,000 each time. So the directories
 //! of keys that are used only once would accumulate. This module deletes the directories as fast as they are created.

@@ -1,4 +1,4 @@
-//! The order of the claims that arrive at a key without a directory.
+//! Keeps the order of the claims that arrive at a key without a directory.
 //!
 //! A claim whose key has no directory creates it, and requests its node again. A claim that arrives a moment later
 //! finds the directory, and would get an earlier place. So while it is unknown whether the directory exists, the claims

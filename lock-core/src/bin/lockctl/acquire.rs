@@ -1,4 +1,4 @@
-//! The wait for a lock.
+//! Waits for a lock.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A command that runs, and its warden.
+//! Runs a command, with its warden.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! The release of a lock by force.
+//! Releases a lock by force.
 
 use std::io::{BufRead, IsTerminal, Write};
 

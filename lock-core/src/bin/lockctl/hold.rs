@@ -1,4 +1,4 @@
-//! A lock that is held until a signal.
+//! Holds a lock until a signal arrives.
 
 use crate::acquire::acquire;
 use crate::args::{Lock, Store};

@@ -1,4 +1,4 @@
-//! The leader of a name.
+//! Shows the leader of a name.
 
 use crate::acquire::ended;
 use crate::args::{Leader, Store};

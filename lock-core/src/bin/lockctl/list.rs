@@ -1,4 +1,4 @@
-//! The locks that are held.
+//! Shows the locks that are held, and the free permits of a semaphore.
 
 use lock_core::LockInfo;
 

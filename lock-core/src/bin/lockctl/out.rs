@@ -1,4 +1,4 @@
-//! The standard output.
+//! Writes to the standard output.
 
 use std::fmt::Display;
 use std::io::Write;

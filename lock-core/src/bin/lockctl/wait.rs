@@ -1,4 +1,4 @@
-//! The wait until a key is free.
+//! Waits until a key is free.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Mutual exclusion: one holder at a time.
+//! Tests mutual exclusion: one holder at a time.
 
 use std::time::Duration;
 

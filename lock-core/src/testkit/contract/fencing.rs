@@ -1,4 +1,4 @@
-//! Fencing tokens.
+//! Tests fencing tokens.
 
 use super::{Case, Subject, leases, list};
 use crate::backend::{Capability, Claim, Fencing, FencingToken, Mode, Placement, Queue};

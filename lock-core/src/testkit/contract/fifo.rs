@@ -1,4 +1,4 @@
-//! Strict order of arrival.
+//! Tests the strict order of arrival.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Count-down latches.
+//! Tests count-down latches.
 
 use super::{Case, Subject, list};
 use crate::backend::{Ask, Capability, LatchState, LatchStep, Mode, Queue};

@@ -1,4 +1,4 @@
-//! The store's reports about a queue, and the claims that are not queued.
+//! Tests the store's reports about a queue, and the claims that are not queued.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The notifications of a store.
+//! Tests the notifications of a store.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Semaphores.
+//! Tests semaphores.
 
 use super::{Case, Subject, leases, list};
 use crate::backend::{Ask, Capability, Claim, Mode, Queue, Released};

@@ -1,4 +1,4 @@
-//! Several permits of a semaphore at once.
+//! Tests several permits of a semaphore at once.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A backend refuses requests beyond its capability.
+//! Tests that a backend refuses requests beyond its capability.
 
 use super::{Case, Subject, list};
 use crate::backend::{Ask, Capability, Claim, LatchStep, Mode, Queue, Renewal};

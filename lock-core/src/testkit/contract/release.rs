@@ -1,4 +1,4 @@
-//! Releases.
+//! Tests releases.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Renewals.
+//! Tests renewals.
 
 use super::{Case, Subject, leases, list};
 use crate::backend::{Claim, Renew, Renewal};

@@ -1,4 +1,4 @@
-//! Several keys: all or none.
+//! Tests several keys: all or none.
 
 use std::time::Duration;
 

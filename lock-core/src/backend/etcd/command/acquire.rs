@@ -1,4 +1,4 @@
-//! Acquiring one key.
+//! Acquires one key.
 
 use std::sync::Arc;
 use std::time::Duration;

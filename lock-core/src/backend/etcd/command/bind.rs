@@ -1,4 +1,4 @@
-//! Binding the entries of a claim to a lease.
+//! Binds the entries of a claim to a lease.
 
 use crate::backend::Claim;
 use crate::backend::etcd::entries::{Id, Lease, Mine, Told};

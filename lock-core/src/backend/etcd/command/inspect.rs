@@ -1,4 +1,4 @@
-//! The holders of a key, and forced releases.
+//! Reads the holders of a key, and releases locks by force.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The release of a grant or of a place in the queue.
+//! Releases a grant, or removes a place in the queue.
 
 use std::time::Duration;
 

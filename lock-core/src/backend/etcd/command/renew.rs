@@ -1,4 +1,4 @@
-//! Renewals. One keep-alive renews a session, however many locks are under it.
+//! Renews grants. One keep-alive renews a session, however many locks are under it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Acquiring several keys at once: all of them or none, in one transaction.
+//! Acquires several keys at once: all of them or none, in one transaction.
 
 use crate::backend::etcd::entries::{Id, Lease, Since, Told};
 use crate::backend::etcd::error::{Failure, Reaction};

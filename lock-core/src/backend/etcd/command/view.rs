@@ -1,4 +1,4 @@
-//! The state of a claim's entry in its queue, computed without requests.
+//! Computes the state of a claim's entry in its queue, without requests.
 
 use crate::backend::etcd::entries::Mine;
 use crate::backend::etcd::line::{Entry, Line, NO_LEASE};

@@ -1,4 +1,4 @@
-//! The wait of a claim for its turn.
+//! Waits until it is the turn of a claim.
 //!
 //! For each key, a process has one watch. It reports every change of the key's queue, and updates a [copy](QueueCopy)
 //! of the queue that all waiters of the process share.

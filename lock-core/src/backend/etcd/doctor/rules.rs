@@ -84,7 +84,8 @@ fn size(facts: &Facts, state: &StatusResponse) -> Option<Finding> {
     let percent = state.db_size.saturating_mul(100).checked_div(quota).filter(|_| quota > 0)?;
     let (size, whole) = (mib(state.db_size), mib(quota));
     if !is_known && percent > 100 {
-        // At a quota of the default size there would be an alarm, so the quota of this member is larger.
+        // The database is larger than the default quota. A member with that quota would have raised an alarm, so this
+        // member's quota is larger.
         let found = format!("its database has {size}, and this version does not tell its quota");
         let advice = "compare that with its `--quota-backend-bytes`: at the quota the cluster grants no lock";
         return Some(Finding::new(Severity::Note, "etcd.size", found, advice));

@@ -1,4 +1,4 @@
-//! The encoding of messages.
+//! Encodes and decodes messages.
 
 use std::marker::PhantomData;
 

@@ -34,9 +34,9 @@ pub(crate) struct Connection {
     token: RwLock<Option<Token>>,
     /// Held while one call logs in again for all calls of this runtime. Each runtime has its own connection.
     logging_in: tokio::sync::Mutex<()>,
-    /// Records the answers of the member.
+    /// Counts the answers of the member over this connection.
     pub(super) answers: Answers,
-    /// Records the answers that a majority had to confirm.
+    /// Counts the answers that a majority of the members had to confirm.
     pub(super) confirmed: Answers,
 }
 

@@ -1,4 +1,4 @@
-//! The locks that one session holds. This module does no I/O.
+//! Records the locks that one session holds. This module does no I/O.
 //!
 //! If a session already has an advisory lock, the server grants the lock to it again. So the session excludes only
 //! other sessions. This table excludes the other owners of the same process.

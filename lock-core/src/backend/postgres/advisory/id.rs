@@ -1,4 +1,4 @@
-//! The number of an advisory lock.
+//! Computes the number of an advisory lock from its key.
 
 use sha2::{Digest, Sha256};
 

@@ -1,4 +1,4 @@
-//! Starting the session of a manager and keeping it alive.
+//! Starts the session of a manager, and keeps it alive.
 
 use std::sync::Arc;
 

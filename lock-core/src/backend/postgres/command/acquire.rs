@@ -1,4 +1,4 @@
-//! Acquiring a lock, queueing for a lock, and the heartbeat of a waiter.
+//! Acquires locks, queues claims, and sends the heartbeats of waiters.
 
 use super::server::Server;
 use super::unsent::RequestKind;

@@ -1,4 +1,4 @@
-//! Reading the answers of the functions.
+//! Reads the answers of the SQL functions.
 
 use std::borrow::Cow;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Making fencing tokens on request.
+//! Makes fencing tokens on request.
 
 use super::parameter::{number, texts};
 use super::release::own_fence;

@@ -1,4 +1,4 @@
-//! Listing locks with their holders and waiters.
+//! Lists locks with their holders and waiters.
 
 use std::time::Duration;
 

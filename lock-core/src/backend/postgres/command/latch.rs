@@ -1,4 +1,4 @@
-//! Count-down latches.
+//! Implements count-down latches.
 
 use super::parameter::{int, micros, number};
 use super::server::Server;

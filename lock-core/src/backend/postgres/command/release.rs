@@ -1,4 +1,4 @@
-//! Releasing a lock, downgrading a lock, and force-releasing a lock.
+//! Releases locks, downgrades them, and releases them by force.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Renewing many grants with one statement.
+//! Renews many grants with one statement.
 
 use tokio_postgres::types::Type;
 

@@ -1,10 +1,10 @@
-//! Keys whose row is locked by another session.
+//! Limits the calls for a key whose row is locked by another session.
 //!
 //! A call for such a key waits on the server for half a second. All later calls of its runtime also wait, because they
 //! share the connection. So only a few calls for one key run at the same time. After one of them has timed out, further
 //! calls fail here for a while without being sent. One call at a time then checks whether the row is free again.
 //!
-//! This does not limit a large number of waiters: the waiting requests for a key are sent together, in one call; see
+//! The limit does not slow down many waiters: all waiting requests for a key are sent in one call; see
 //! [`together`](super::together).
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Sending requests for one key together.
+//! Sends several requests for one key in one call.
 //!
 //! Only a few calls for a key run at the same time (see [`stuck`](super::stuck)). Each call contains all requests that
 //! were made meanwhile. So many waiters keep their places with few calls, however long a round trip is.

@@ -1,4 +1,4 @@
-//! The parser of the URL.
+//! Parses the URL.
 
 use super::form::FORM;
 use super::hosts::Hosts;

@@ -1,4 +1,4 @@
-//! Server processes that this process has abandoned because they did not answer.
+//! Tracks server processes that this process has abandoned because they did not answer.
 //!
 //! A server process may hang in a commit because its synchronous standby or its disk is gone. Then the process does not
 //! notice that its client has left, and no timeout ends the process. If a store continued with new connections, it

@@ -1,4 +1,4 @@
-//! Opening one connection and logging in.
+//! Opens one connection and logs in.
 
 use std::error::Error as _;
 use std::net::SocketAddr;

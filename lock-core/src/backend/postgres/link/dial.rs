@@ -1,4 +1,4 @@
-//! Dialling a server within a deadline, and checking that it can hold locks.
+//! Dials a server within a deadline, and checks that it can hold locks.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The connection that listens for notifications. Each process has one.
+//! Maintains the connection that listens for notifications. Each process has one.
 //!
 //! The connection is a separate one for two reasons: a pooler that shares its connections delivers no notifications,
 //! and notifications must arrive while a statement runs.

@@ -1,4 +1,4 @@
-//! The probe of a server: the conditions under which it may hold locks.
+//! Checks whether a server may hold locks. This check is the *probe* of a new connection.
 
 use std::sync::Arc;
 

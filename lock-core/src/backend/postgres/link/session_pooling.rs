@@ -1,4 +1,4 @@
-//! The check that a pooler keeps a server connection for each client (`pooling=session`).
+//! Checks that a pooler keeps a server connection for each client (`pooling=session`).
 //!
 //! A pooler does not reveal its mode, and a session that it shares must not be changed. So two plain clients take turns
 //! to query which server process serves them. A pooler in session mode serves each client with its own process, which

@@ -1,4 +1,4 @@
-//! The encrypted stream, in the form for the driver.
+//! Adapts the encrypted stream to the driver.
 
 use std::io;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! Sweeping the tables: deletes unused rows as fast as they are created.
+//! Sweeps the tables: deletes unused rows as fast as they are created.
 
 use std::sync::Arc;
 use std::time::Duration;

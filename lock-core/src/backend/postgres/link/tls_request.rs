@@ -1,4 +1,4 @@
-//! Requesting TLS from a server before the driver's handshake.
+//! Requests TLS from a server before the driver's handshake.
 //!
 //! The driver could do this too, but it would report every refusal as "no TLS". A pooler without free connections
 //! replies with an error here, and the user must see that error.

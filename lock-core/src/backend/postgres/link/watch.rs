@@ -1,4 +1,4 @@
-//! The supervision of an established connection.
+//! Supervises an established connection.
 //!
 //! The supervisor sends an empty request twice a second. The connection is dropped after two missed answers, or after
 //! six if the server answers other calls. From time to time, the supervisor [sweeps](super::sweep) the tables between

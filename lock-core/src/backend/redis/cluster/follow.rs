@@ -1,4 +1,4 @@
-//! Sending a call to the node of its key, and following redirects.
+//! Sends a call to the node of its key, and follows redirects.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The renewal of a batch. Each node gets one pipeline with its own deadline, and all pipelines run at the same time.
+//! Renews a batch. Each node gets one pipeline with its own deadline, and all pipelines run at the same time.
 
 use std::sync::Arc;
 use std::time::Duration;

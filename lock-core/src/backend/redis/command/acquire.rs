@@ -1,4 +1,4 @@
-//! Acquiring a lock, queueing for a lock, and the heartbeat of a waiter.
+//! Acquires locks, queues claims, and sends the heartbeats of waiters.
 
 use std::fmt;
 use std::iter;

@@ -1,4 +1,4 @@
-//! Turning an exclusive lock into a shared one.
+//! Turns an exclusive lock into a shared one.
 
 use std::iter;
 

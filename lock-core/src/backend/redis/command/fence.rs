@@ -1,4 +1,4 @@
-//! Making fencing tokens on request.
+//! Makes fencing tokens on request.
 
 use super::acquire::{FenceOf, fence_ttl};
 use super::release::needs_value;

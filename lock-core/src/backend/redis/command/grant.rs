@@ -1,4 +1,5 @@
-//! Completing grants: with copies, if durability requires them, and with a subscription for their holders.
+//! Completes a grant: waits until enough replicas have it, if `durability` requires that, and subscribes to the
+//! holder's messages.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Listing locks with their holders and waiters, and force-releasing a grant.
+//! Lists locks with their holders and waiters, and releases a grant by force.
 
 use std::collections::HashSet;
 use std::future::Future;

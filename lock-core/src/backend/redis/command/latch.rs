@@ -1,4 +1,4 @@
-//! Count-down latches.
+//! Implements count-down latches.
 
 use std::iter;
 

@@ -1,4 +1,4 @@
-//! The ping of one server.
+//! Pings one server.
 
 use ::redis::{Pipeline, Value};
 

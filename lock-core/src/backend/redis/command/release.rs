@@ -1,4 +1,4 @@
-//! Releasing a lock, or removing a queue entry.
+//! Releases a lock, or removes a queue entry.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Renewing many grants in one round trip.
+//! Renews many grants in one round trip.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Reading the answers of the scripts.
+//! Reads the answers of the scripts.
 
 use std::borrow::Cow;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The deadlines of calls.
+//! Computes the deadlines of calls.
 
 use std::time::Duration;
 

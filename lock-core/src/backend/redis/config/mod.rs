@@ -1,4 +1,4 @@
-//! The URL of a Redis server, parsed once.
+//! Parses the URL of a Redis server.
 
 mod address;
 mod deadline;

@@ -1,4 +1,4 @@
-//! The parser of each form of the URL.
+//! Parses each form of the URL.
 
 use std::path::Path;
 

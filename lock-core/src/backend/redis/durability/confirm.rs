@@ -1,4 +1,4 @@
-//! Waiting until replicas have the writes of a connection. Many callers share one wait.
+//! Waits until replicas have the writes of a connection. Many callers share one wait.
 //!
 //! WAIT is sent over the connection that sent the write, because WAIT covers only the last write of its own connection.
 //! A separate connection would have to write first. If a failover happens before that write, the next primary receives

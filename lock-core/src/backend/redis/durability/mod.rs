@@ -1,4 +1,4 @@
-//! Optional durability: the copies that a lock needs before it counts as granted.
+//! Implements `durability`: a lock counts as granted only when enough replicas or disks have it.
 
 mod confirm;
 mod policy;

@@ -1,4 +1,4 @@
-//! An estimate of the server's clock.
+//! Estimates the server's clock.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

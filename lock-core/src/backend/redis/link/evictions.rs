@@ -1,4 +1,4 @@
-//! The number of keys that a server has evicted.
+//! Counts the keys that a server has evicted.
 //!
 //! Connecting warns about a policy that permits evictions. This module counts actual evictions, even under a policy
 //! that is set later.

@@ -1,4 +1,4 @@
-//! The probe of a server, which checks its answer to `INFO` before the server may hold locks.
+//! Checks the answer of a server to `INFO` before the server may hold locks. This check is the *probe*.
 
 use ::redis::Value;
 

@@ -1,4 +1,4 @@
-//! The rights of the user. The rights are checked on every dial.
+//! Checks the rights of the user on every dial.
 //!
 //! A user may have the right to acquire a lock, but not to release it, renew it or wait for it. Without a check, this
 //! would be noticed only when a lock cannot be released. So each command that a lock may need is sent once, in a form

@@ -1,4 +1,4 @@
-//! The supervision of an established connection.
+//! Supervises an established connection.
 //!
 //! The supervisor requests the server's time twice a second, which also updates the estimate of its clock. The
 //! supervisor drops the connection when the server stops answering.

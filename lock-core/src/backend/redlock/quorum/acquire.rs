@@ -1,4 +1,4 @@
-//! One attempt: all nodes are asked at once, and a majority decides.
+//! Makes one attempt: sends a claim to all nodes at once, and a majority decides.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The answers of the nodes, and the single answer that the caller receives.
+//! Combines the answers of the nodes into the single answer that the caller receives.
 
 use std::fmt::Write;
 use std::time::Duration;

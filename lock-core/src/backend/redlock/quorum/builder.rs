@@ -1,4 +1,4 @@
-//! Building a quorum.
+//! Builds a quorum.
 
 use std::time::Duration;
 

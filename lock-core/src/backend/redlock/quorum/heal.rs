@@ -1,4 +1,4 @@
-//! Healing nodes that lost a grant or never had it.
+//! Heals nodes that lost a grant or never had it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The ping of a quorum, which pings each node.
+//! Pings each node of a quorum.
 
 use super::answers::no_quorum;
 use super::backend::Inner;

@@ -1,4 +1,4 @@
-//! Releasing and downgrading a claim on every node.
+//! Releases and downgrades a claim on every node.
 
 use std::pin::pin;
 use std::sync::Arc;

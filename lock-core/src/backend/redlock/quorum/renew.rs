@@ -1,4 +1,4 @@
-//! Renewing a batch of grants by majority.
+//! Renews a batch of grants by majority.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Passing on reports of the nodes that concern the quorum.
+//! Passes on the reports of the nodes that concern the quorum.
 
 use std::sync::{Arc, Weak};
 

@@ -147,7 +147,7 @@ impl<T> RoundHandle<T> {
         self.dropped
     }
 
-    /// Returns the calls' handle to the round. The calls add the answers.
+    /// Returns the shared round, to which the calls to the nodes add their answers.
     pub(super) fn share(&self) -> Arc<Round<T>> {
         Arc::clone(&self.round)
     }

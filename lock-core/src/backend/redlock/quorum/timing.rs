@@ -1,4 +1,4 @@
-//! How long a quorum waits, and how much of a lease is left afterwards. All functions are pure.
+//! Computes how long a quorum waits, and how much of a lease is left afterwards. All functions are pure.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Counting the votes of the nodes and deciding. All functions are pure.
+//! Counts the votes of the nodes, and decides. All functions are pure.
 //!
 //! The safety of a quorum depends on one fact: two majorities have a node in common, and that node refuses one of the
 //! two claims. So the verdict `Won` always needs the grants of more than half of the nodes.

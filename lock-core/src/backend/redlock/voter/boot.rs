@@ -1,4 +1,4 @@
-//! The bootstrap, which is the only way to load the gated scripts into a server.
+//! Registers a server. This bootstrap is the only way to load the gated scripts into a server.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Detecting that the clock of a server was set: its readings are compared with the time that passed in this process.
+//! Detects that the clock of a server was set, by comparing its readings with the time that passed in this process.
 
 use crate::clock::Moment;
 

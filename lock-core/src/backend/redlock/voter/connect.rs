@@ -1,4 +1,4 @@
-//! Connecting to voters: to one voter, or to all voters of a quorum.
+//! Connects to one voter, or to all voters of a quorum.
 
 use std::future::Future;
 use std::sync::Arc;

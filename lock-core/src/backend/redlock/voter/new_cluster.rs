@@ -1,4 +1,5 @@
-//! The only way to skip a quarantine: an operator declares that no locks exist yet.
+//! Skips the quarantine of a new cluster, after an operator has declared that no locks exist yet. There is no other
+//! way.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Comparing the clocks of the voters with each other. A client without a history has no other information about them.
+//! Compares the clocks of the voters with each other. A client without a history has no other information about them.
 
 use std::net::IpAddr;
 use std::sync::Weak;

@@ -1,4 +1,4 @@
-//! The additional requirements on a server that votes.
+//! Checks the additional requirements on a server that votes.
 
 use crate::backend::redis::error::Failure;
 use crate::error::LockErrorKind;

@@ -1,4 +1,4 @@
-//! One attempt to acquire a claim on a voter.
+//! Requests the vote of a server for a claim.
 
 use std::time::Duration;
 
