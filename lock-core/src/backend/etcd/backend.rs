@@ -1,4 +1,4 @@
-//! Implements the calls of the [`Backend`](crate::backend::Backend) contract for etcd.
+//! Implements the calls of the [`Backend`] contract for etcd.
 
 use std::fmt;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! Implements the calls of the [`Backend`](crate::backend::Backend) contract for the memory store.
+//! Implements the calls of the [`Backend`] contract for the memory store.
 
 use std::sync::Weak;
 use std::time::Duration;

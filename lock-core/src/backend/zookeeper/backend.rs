@@ -1,4 +1,4 @@
-//! Implements the calls of the [`Backend`](crate::backend::Backend) contract for ZooKeeper.
+//! Implements the calls of the [`Backend`] contract for ZooKeeper.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
