@@ -146,7 +146,7 @@ pub(crate) fn put(slot: &mut Option<Arg>, arg: Arg, errors: &mut Errors) {
 }
 
 impl Words {
-    /// Reads `name = expression`, or `name(..)` if the form has parentheses.
+    /// Reads `name = expression`. An option whose entry in `forms` has parentheses is read as `name(..)`.
     fn parse_one(&self, input: ParseStream<'_>, position: usize) -> syn::Result<Arg> {
         let Self { one, forms, .. } = self;
         if let Ok(text) = input.fork().parse::<LitStr>() {

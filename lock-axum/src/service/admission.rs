@@ -82,7 +82,7 @@ async fn read_first<B: Send + 'static>(config: &Config, body: &mut B) -> Result<
     })
 }
 
-/// Counts the keys of a request. The error is the answer if there are too many.
+/// Counts the keys of a request. If the request has too many keys, returns an error, which is the answer to the client.
 fn count(config: &Config, keys: &Rendered) -> Result<KeyPermit, LockRejection> {
     let options = config.options();
     let permit = options.key_limit.enter(keys.keys(), options.max_keys);

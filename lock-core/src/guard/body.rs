@@ -271,8 +271,8 @@ impl Inside {
     /// Drops the rest of the body, within its span and scope.
     fn end(&self, body: &mut dyn AnyBody) {
         let _entered = self.lease.span.enter();
-        // This drops a future within the scope. It does not panic, even on a thread that is ending and has no
-        // task-locals any more.
+        // The body is dropped as part of a future. A thread that is ending may have no task-locals any more. There
+        // `within` would panic, but dropping a future does not.
         drop(self.scope.clone().enter(Ending(body)));
     }
 

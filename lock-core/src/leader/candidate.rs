@@ -126,7 +126,7 @@ impl Drop for Seat {
         let (term, now) = (&self.term, self.term.handle.lease().now());
         // This is dropped outside the lock, as in `begin_term`.
         drop(change(&self.candidate.terms, |terms| {
-            // Another clone may already lead, because a guard can be kept after its loss.
+            // Another clone of the election may lead by now, because a caller may keep a guard after the lock was lost.
             let is_current = terms.current.as_ref().is_some_and(|current| current.token == term.token);
             let ended = if is_current { terms.current.take() } else { None };
             (ended, terms.last.replace((term.clone(), now)))

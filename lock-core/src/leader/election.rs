@@ -87,7 +87,8 @@ impl LeaderElection {
         self
     }
 
-    /// Sets how often the lease is renewed, if a third of it is too long an interval; see [`LockRequest::renew_every`].
+    /// Sets the interval between renewals. Use this if the default, a third of the ttl, is too long. See
+    /// [`LockRequest::renew_every`].
     pub fn renew_every(mut self, every: Duration) -> Self {
         self.request = self.request.renew_every(every);
         self

@@ -52,7 +52,7 @@ impl LockManager {
         Self { hub }
     }
 
-    /// Requests `key` for one holder. The task that holds the key may enter the lock again.
+    /// Returns a request for the exclusive lock of `key`. The task that holds the key may enter the lock again.
     ///
     /// The text is used unchanged, and placeholders are not filled in. Encode parts that come from outside in the same
     /// way as the attribute and the HTTP layer. Then no value can imitate another key, and the same value means the

@@ -63,8 +63,8 @@ impl LockScope {
     }
 
     /// Returns the leases of `key` that were entered in this scope, whether or not they are still held. With a
-    /// `manager`, these are its leases, in its namespace. Otherwise they are the leases of all managers, in the
-    /// namespace of the scope's manager.
+    /// `manager`, these are its leases, and its namespace is added to `key`. Without a `manager`, these are the leases
+    /// of all managers, and the namespace of the scope's manager is added to `key`.
     fn grants_of(&self, manager: Option<&LockManager>, key: &Key) -> impl Iterator<Item = Arc<Lease>> {
         let current = || self.manager().cloned().or_else(|| installed().ok());
         let current = manager.map_or_else(current, |manager| Some(Arc::clone(manager.hub())));

@@ -45,7 +45,8 @@ impl Options {
     /// The default lease. After a crash of its holder, the key stays locked for at most this long.
     const TTL: Duration = Duration::from_secs(10);
 
-    /// Returns the defaults of this crate. Options that have the default of their type stay unset.
+    /// Returns the defaults of this crate. Most options stay unset: the methods that read them, such as `renew`, return
+    /// the default of an unset option.
     pub(crate) fn of_this_crate() -> Self {
         Self { ttl: Some(Self::TTL), strategy: Some(Arc::new(strategy::retry())), ..Self::default() }
     }

@@ -110,7 +110,7 @@ macro_rules! option_setters {
             linger(linger: ::core::time::Duration);
             /// Sets how many permits of a semaphore the lock takes: see [`Profile::take`](lock_core::Profile::take).
             take(permits: u32);
-            /// Sets whether the end of a body waits for the release: see
+            /// Sets whether the caller waits for the release after the body has ended: see
             /// [`Profile::release`](lock_core::Profile::release).
             release(release: $crate::Release);
             /// Sets what happens to a body when the lock is lost: see [`Profile::on_lost`](lock_core::Profile::on_lost).

@@ -201,7 +201,7 @@ impl FlakyControl {
     async fn hang(&self, operation: Operation) {
         let mut healed = self.0.healed.subscribe();
         let _hanging = Hanging::new(self, operation);
-        // The sender lives in `self`.
+        // `self` keeps the sender alive, so `changed` cannot fail.
         let _ = healed.changed().await;
     }
 }

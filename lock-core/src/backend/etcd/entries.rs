@@ -276,7 +276,7 @@ impl Entries {
         owners.into_iter().collect()
     }
 
-    /// Returns at most `limit` waiting entries under a lease whose waiters have been inactive for the time `long`.
+    /// Returns at most `limit` entries of waiters that are bound to `lease` and have been inactive for the time `long`.
     /// Marks them as uncertain, so that a waiter that becomes active again writes its entry before it relies on it. If
     /// the deletion of an entry fails, the entry is returned again only after another `long`, so that others get their
     /// turn.

@@ -1,8 +1,9 @@
 //! The queue of one key: the holders, the waiters, and the entries for which a new claim must wait.
 //!
 //! The entries of a queue are ordered by their creation. Whether an entry holds the key depends only on the entries
-//! before it. No entry is ever added before another one. So an entry that holds the key holds it until the entry is
-//! deleted, and a grant needs no request. The holders are always the first entries.
+//! before it. No entry is ever added before another one. So an entry that holds the key keeps it until the entry is
+//! deleted. A waiter holds the key once the entries before it allow that, without a request to the store. The holders
+//! are always the first entries.
 
 use crate::backend::Mode;
 

@@ -12,8 +12,8 @@ use super::places::Site;
 use crate::backend::FencingToken;
 
 /// Returns the token of a holder whose node was created by the change `created`, or `None` if a node was created or
-/// deleted after it. `changed` is the last change of the directory that the claim has read. In the meantime an earlier
-/// holder may have got a larger token.
+/// deleted after it. `changed` is the last change of the directory that the claim has read. If the directory changed
+/// after `created`, an earlier holder may have a larger token.
 pub(super) fn at_birth(created: i64, changed: i64) -> Option<FencingToken> {
     (created == changed && created > 0).then(|| FencingToken::new(created.cast_unsigned()))
 }

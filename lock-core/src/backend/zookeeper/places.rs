@@ -192,7 +192,8 @@ impl<'a> Site<'a> {
     }
 }
 
-/// Creates the directory of the locks if it is missing. If it exists, the user may lack the right to create it.
+/// Creates the directory of the locks if it is missing. Checks first whether the directory exists, because the user may
+/// lack the right to create it.
 pub(super) async fn make_base(client: &Client, config: &Config) -> Result<(), Error> {
     if client.check_stat(&config.base).await?.is_none() {
         client.mkdir(&config.base, &config.node(CreateMode::Persistent)).await?;

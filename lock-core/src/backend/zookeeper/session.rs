@@ -22,8 +22,8 @@ use crate::sync::Mutex;
 /// The divisor of the session timeout: after a proof of contact, a session certainly lives for half of its timeout.
 ///
 /// The leader ends sessions. A follower reports its clients to the leader with each ping, every half tick, and a
-/// timeout has at least two ticks. So the leader may start to count before the proof: earlier by a quarter of the
-/// timeout and by one pause between two proofs.
+/// timeout has at least two ticks. So the leader may start the timeout before the proof, by up to a quarter of the
+/// timeout plus one pause between two proofs.
 const CERTAIN: u32 = 2;
 /// The version that matches any node.
 const ANY_VERSION: i32 = -1;

@@ -97,8 +97,8 @@ impl Subject {
     }
 
     /// Sets the length of a lease that expires within a case, at least the shortest lease that the backend supports.
-    /// Default: 200 ms. A backend that needs part of the lease for its answer, such as a quorum, needs a longer one:
-    /// the part that its nodes have left must exceed the delays of the test machine.
+    /// Default: 200 ms. Set a longer lease for a backend that uses part of the lease to collect answers, such as a
+    /// quorum. The time that is left after the answers must exceed the delays of the test machine.
     #[must_use]
     pub fn with_short_lease(mut self, short: Duration) -> Self {
         self.short = short;

@@ -1,4 +1,4 @@
-//! Compares the checker with cases, and with an oracle that compares every hold with every other.
+//! Tests the checker with fixed cases, and against an oracle that compares every pair of holds.
 
 use proptest::prelude::*;
 

@@ -369,7 +369,8 @@ impl Acquire<'_> {
                 Ok(None)
             }
             View::Foreign(entry) => {
-                // No one else would delete the entry that another program wrote here. The owner then queues again.
+                // Another program has overwritten the entry of this claim. No other process would delete that entry, so
+                // it is deleted here. Then the owner queues again.
                 store.delete(&[&entry]).await?;
                 store.entries.remove(&self.id);
                 Ok(None)

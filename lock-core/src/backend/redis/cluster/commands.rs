@@ -131,9 +131,10 @@ impl Router {
         answer.map_err(|failure| if claim.is_sent() { failure } else { failure.before_any_request() })
     }
 
-    /// Requests `claim` from one node. `claim` is `whole`, or the part of `whole` in one slot. While the slot is being
-    /// moved, a key may no longer be on this node. If a plain SET suffices, the key is then requested from the other
-    /// node. A script names keys that may be on both nodes, so a script must wait for the end of the move.
+    /// Sends the request for `claim` to one node. `claim` is `whole`, or the part of `whole` in one slot. While the
+    /// slot is being moved, a key may no longer be on this node. If a plain SET suffices, the key is then requested
+    /// from the other node. A script names keys that may be on both nodes, so a script must wait for the end of the
+    /// move.
     pub(super) async fn ask(
         &self,
         node: Arc<Server>,

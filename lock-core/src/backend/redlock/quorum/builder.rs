@@ -42,7 +42,7 @@ impl<B: Backend> Quorum<B> {
         Self::builder(nodes).build()
     }
 
-    /// Returns a builder for a quorum with names and a node timeout.
+    /// Returns a builder, which can set the names of the nodes and a node timeout.
     pub fn builder(nodes: Vec<B>) -> QuorumBuilder<B> {
         QuorumBuilder::new(nodes)
     }

@@ -15,7 +15,7 @@ const LARGEST_SHARE: u32 = 5;
 const RENEWAL_SHARE: u32 = 6;
 /// The shortest wait. With a shorter wait, an ordinary network delay would count as a failure.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// The shortest wait of a release, which may take longer than a lease.
+/// The shortest wait of a release. It is longer than [`SHORTEST`], because no lease needs to be left after a release.
 const SHORTEST_RELEASE: Duration = Duration::from_millis(50);
 /// The longest wait for a node after a majority has answered. An early answer of the majority is better than one more
 /// node.
