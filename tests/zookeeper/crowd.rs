@@ -35,6 +35,40 @@ async fn a_crowd_at_a_semaphore_reads_a_change_once() {
     wait_until("nothing is left", PATIENCE, async || servers.nodes("locks/k") == 0).await;
 }
 
+/// Each waiter requests the key again from time to time. If each of them read all nodes then, the answers would keep the
+/// server and the process busy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_queue_is_not_read_by_each_of_its_waiters() {
+    const MANY: usize = 500;
+    let servers = patient_servers();
+    let proxy = Proxy::to(servers.address(0));
+    let (near, url) = (connect(&patient_url(&servers)).await, patient_url(&servers));
+    let port = |port: u16| format!(":{port}/");
+    let locks = connect(&url.replace(&port(servers.address(0).port()), &port(proxy.port()))).await;
+    let held = near.fair("k").ttl(LONG).acquire().await.expect("it is free");
+    let mut crowd = Crowd::default();
+    for number in 0..MANY {
+        crowd.add(number, locks.fair("k").ttl(LONG).strategy(retry().within(MINUTES)));
+    }
+    wait_until("all wait", MINUTES, async || servers.nodes("locks/k") == MANY + 1).await;
+    // All of them have read the whole queue once more by now.
+    tokio::time::sleep(ms(6_000)).await;
+    let (before, clock) = (proxy.traffic().replies.seen, Bound::new(MINUTES));
+    tokio::time::sleep(ms(8_000)).await;
+    let read = proxy.traffic().replies.seen - before;
+    let names: usize = servers.names("locks/k").iter().map(|name| name.len() + size_of::<u32>()).sum();
+    let whole = clock.elapsed().as_secs_f64() * 150.0 * names as f64;
+    assert!((read as f64) < whole, "{read} bytes in {:?} for {MANY} waiters", clock.elapsed());
+    // A waiter whose node an operator deletes takes another place. All of them are served.
+    let admin = zookeeper_client::Client::connect(&servers.hosts()).await.expect("it serves");
+    let names = servers.names("locks/k");
+    let last = names.iter().max_by_key(|name| name.rsplit('-').next()).expect("they wait");
+    admin.delete(&format!("/locks/k/{last}"), None).await.expect("it waits");
+    wait_until("it waits again", PATIENCE, async || servers.nodes("locks/k") == MANY + 1).await;
+    held.release().await.expect("an answer");
+    crowd.all_served(MINUTES).await;
+}
+
 /// A writer waits for the last reader before it, and is notified when that reader ends. Other readers may continue.
 #[tokio::test]
 async fn a_writer_waits_for_every_reader() {

@@ -124,8 +124,8 @@ impl Server {
         keys.len()
     }
 
-    /// Returns how many commands of a lock have crossed the network so far. Of the commands inside scripts, only `SET`
-    /// is included.
+    /// Returns the number of lock commands that the server has executed so far. A script counts as one command, and
+    /// each `SET` inside it counts too.
     pub(crate) async fn commands(&self) -> u64 {
         let info = self.command_stats().await;
         ["set", "evalsha", "script|load", "time"]

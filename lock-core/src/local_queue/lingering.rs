@@ -1,8 +1,8 @@
 //! Handles lingering grants, which are released and kept for the next holder in this process.
 //!
-//! A lingering grant is a [`Handoff`] that nobody has accepted yet, in the queue of its key. It ends when it is taken,
-//! when the store reports a waiter elsewhere, when its time is over, or when the manager ends. The renewers end it by
-//! time. A busy key lingers after each release, and a schedule entry for each of these would cost more than the
+//! A lingering grant is a [`Handoff`] in the queue of its key that no waiter has accepted yet. The grant stops lingering
+//! when a waiter accepts it, when the store reports a waiter in another process, when its time is over, or when the
+//! manager ends. The renewers check the time. A busy key lingers after each release, and a schedule entry for each of these would cost more than the
 //! release. So each key has only one entry. When the entry is due, it is moved to the current end.
 
 use std::collections::HashSet;

@@ -168,7 +168,7 @@ impl Several<'_> {
     async fn leave(&self, surveyed: &[Surveyed]) -> Result<Result<(), Error>, Failure> {
         let mut nodes = Vec::new();
         for (site, line) in self.sites.iter().zip(surveyed) {
-            if site.entry()?.is_some_and(|entry| !entry.granted) {
+            if site.entry()?.is_some_and(|entry| !entry.is_granted()) {
                 nodes.push((site, line.own.as_deref()));
             }
         }

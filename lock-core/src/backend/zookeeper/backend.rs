@@ -225,7 +225,7 @@ impl ZooKeeper {
                 // Only a lock that is held until its first renewal is worth the request of a watch.
                 process.watch(&session, &prefix, &directory);
             }
-            let granted = session.with(|grants| grants.get(&prefix).is_some_and(|entry| entry.granted));
+            let granted = session.with(|grants| grants.get(&prefix).is_some_and(|entry| entry.is_granted()));
             if !granted.unwrap_or(false) {
                 return Renewal::NotOwned;
             }

@@ -22,7 +22,7 @@ impl Site<'_> {
     async fn become_reader(&self) -> Result<bool, Failure> {
         loop {
             let entry = self.entry()?;
-            let Some(node) = entry.filter(|entry| entry.granted).and_then(|entry| entry.node) else {
+            let Some(node) = entry.filter(|entry| entry.is_granted()).and_then(|entry| entry.node) else {
                 return Ok(false);
             };
             if matches!(names::place(&node), Some((Mode::Shared, _))) {

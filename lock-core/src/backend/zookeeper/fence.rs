@@ -28,7 +28,7 @@ impl Site<'_> {
                 return Ok(Some(token));
             }
             let entry = self.entry()?;
-            let Some(node) = entry.filter(|entry| entry.granted).and_then(|entry| entry.node) else {
+            let Some(node) = entry.filter(|entry| entry.is_granted()).and_then(|entry| entry.node) else {
                 return Ok(None);
             };
             match self.touch(&node).await {

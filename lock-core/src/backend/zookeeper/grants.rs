@@ -30,9 +30,8 @@ pub(super) struct Entry {
     record: OwnerRecord,
     /// The name of the node; `None` until an answer contains the name.
     pub(super) node: Option<String>,
-    pub(super) granted: bool,
-    /// When the claim was granted, by the wall clock.
-    since: Option<Duration>,
+    /// When the claim was granted, by the wall clock; `None` while it waits.
+    granted: Option<Duration>,
     /// Whether the data of the node contains the time of the grant.
     is_told: bool,
     /// The last fencing token, with the number of hand-offs after which it was made.
@@ -62,9 +61,13 @@ enum Removal {
 }
 
 impl Entry {
+    pub(super) fn is_granted(&self) -> bool {
+        self.granted.is_some()
+    }
+
     /// Returns the data of the node.
     pub(super) fn data(&self) -> String {
-        data(self.owner, &self.record, self.since)
+        data(self.owner, &self.record, self.granted)
     }
 }
 
@@ -75,8 +78,7 @@ impl Grants {
             owner: claim.owner,
             record: claim.record.clone(),
             node: None,
-            granted: false,
-            since: None,
+            granted: None,
             is_told: false,
             fence: None,
             removal: Removal::Unwatched,
@@ -115,7 +117,7 @@ impl Grants {
     /// Returns the node of a holder that must now be watched, and the data to write into it before, if its data does
     /// not contain the time of the grant. `None` if the node is already watched, or must not be watched.
     pub(super) fn watch(&mut self, prefix: &str) -> Option<(String, Option<String>)> {
-        let watchable = |entry: &&mut Entry| entry.granted && entry.removal == Removal::Unwatched;
+        let watchable = |entry: &&mut Entry| entry.is_granted() && entry.removal == Removal::Unwatched;
         let entry = self.entries.get_mut(prefix).filter(watchable)?;
         entry.removal = Removal::Watched;
         Some((entry.node.clone()?, (!entry.is_told).then(|| entry.data())))
@@ -131,7 +133,7 @@ impl Grants {
 
     /// Returns whether any claim of the session is granted.
     pub(super) fn has_holder(&self) -> bool {
-        self.entries.values().any(|entry| entry.granted)
+        self.entries.values().any(|entry| entry.is_granted())
     }
 
     /// Records whether this process is about to delete the node of a claim itself.
@@ -147,7 +149,7 @@ impl Grants {
         let prefix = names::path_prefix(path)?;
         let entry = self.entries.get(prefix)?;
         let is_its = entry.node.as_deref().is_some_and(|node| path.ends_with(node));
-        if !(entry.granted && entry.removal != Removal::Own && is_its) {
+        if !(entry.is_granted() && entry.removal != Removal::Own && is_its) {
             return None;
         }
         self.entries.remove(prefix).map(|entry| entry.owner)
@@ -156,8 +158,8 @@ impl Grants {
     /// Records a grant. Returns whether the claim has an entry.
     pub(super) fn granted(&mut self, prefix: &str) -> bool {
         let Some(entry) = self.entries.get_mut(prefix) else { return false };
-        (entry.granted, entry.behind) = (true, None);
-        entry.since.get_or_insert_with(clock::wall);
+        entry.behind = None;
+        entry.granted.get_or_insert_with(clock::wall);
         true
     }
 
@@ -170,7 +172,7 @@ impl Grants {
         handoffs: u64,
         made: Option<FencingToken>,
     ) -> Option<FencingToken> {
-        let fence = |prefix: &&str| Some(self.entries.get(*prefix).filter(|entry| entry.granted)?.fence);
+        let fence = |prefix: &&str| Some(self.entries.get(*prefix).filter(|entry| entry.is_granted())?.fence);
         let fences = prefixes.iter().map(fence).collect::<Option<Vec<_>>>()?;
         let first = fences.first().copied().flatten();
         let common = first.filter(|_| fences.iter().all(|fence| *fence == first));
@@ -205,7 +207,7 @@ impl Grants {
 
     /// Returns whether a claim of this session holds the key of `directory` and may hand it off to `owner`.
     pub(super) fn may_serve(&self, directory: &str, owner: Owner) -> bool {
-        self.claims_in(directory).any(|entry| entry.granted && entry.owner.may_hand_off_to(&owner))
+        self.claims_in(directory).any(|entry| entry.is_granted() && entry.owner.may_hand_off_to(&owner))
     }
 
     /// Returns whether a claim of this session has a node in `directory`, or may have one.
@@ -243,7 +245,7 @@ impl Grants {
 
     /// Removes all entries, and returns the owners of all grants, each once.
     pub(super) fn into_granted(self) -> Vec<Owner> {
-        let granted = self.entries.into_values().filter(|entry| entry.granted);
+        let granted = self.entries.into_values().filter(|entry| entry.is_granted());
         granted.map(|entry| entry.owner).collect::<HashSet<_>>().into_iter().collect()
     }
 }

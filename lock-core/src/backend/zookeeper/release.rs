@@ -23,7 +23,7 @@ impl Site<'_> {
     async fn release_once(&self, doubt: bool) -> Result<Result<Released, Error>, Failure> {
         let entry = self.entry()?;
         self.session.with(|grants| grants.deletes(&self.prefix, true))?;
-        let granted = entry.as_ref().is_some_and(|entry| entry.granted);
+        let granted = entry.as_ref().is_some_and(|entry| entry.is_granted());
         if let Some(node) = entry.and_then(|entry| entry.node).filter(|_| !doubt) {
             match self.delete(&node).await {
                 Ok(true) if granted => {

@@ -88,7 +88,7 @@ impl<'a> Several<'a> {
     fn granted(&self) -> Result<Option<Vec<String>>, Failure> {
         let mut paths = Vec::with_capacity(self.sites.len());
         for site in &self.sites {
-            let node = site.entry()?.filter(|entry| entry.granted).and_then(|entry| entry.node);
+            let node = site.entry()?.filter(|entry| entry.is_granted()).and_then(|entry| entry.node);
             let Some(node) = node else { return Ok(None) };
             paths.push(site.path(&node));
         }

@@ -3,6 +3,7 @@
 mod acquire;
 mod bind;
 mod downgrade;
+mod entered;
 mod inspect;
 mod list;
 mod release;
