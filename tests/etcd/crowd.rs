@@ -1,11 +1,12 @@
 //! Many waiters of one process for one key, over a connection with a long round trip. Each waiter keeps its place and
 //! is served.
 
+use std::future::IntoFuture;
 use std::time::Duration;
 
 use lock_core::strategy::retry;
 use lock_core::{LockManager, LockRequest};
-use lock_tests::{Bound, Crowd, Etcd, PATIENCE, Proxy, wait_until};
+use lock_tests::{Bound, Crowd, Directory, Etcd, PATIENCE, Proxy, wait_until};
 
 use crate::support::{LONG, connect, empty, ms};
 
@@ -45,11 +46,20 @@ impl Far {
         crowd
     }
 
-    /// Returns the numbers of the waiters in the order of their arrival.
+    /// Returns the numbers of the waiters in the order of their entries. Entries that one transaction has created are in
+    /// the order of the numbers in their names.
     fn order(&self) -> Vec<usize> {
-        let values = self.etcd.ctl(&["get", "k/", "--prefix", "--sort-by=CREATE", "--print-value-only"]);
-        let number = |line: &str| line.split("label=n").nth(1)?.split_whitespace().next()?.parse().ok();
-        values.lines().filter_map(number).collect()
+        let fields = self.etcd.ctl(&["get", "k/", "--prefix", "--write-out=fields"]);
+        let all = |field: &str| -> Vec<String> {
+            let start = format!("\"{field}\" : ");
+            fields.lines().filter_map(|line| Some(line.strip_prefix(&start)?.to_owned())).collect()
+        };
+        let created =
+            all("CreateRevision").into_iter().map(|number| number.parse::<i64>().expect("a number"));
+        let number = |value: &str| value.split("label=n").nth(1)?.split([' ', '"']).next()?.parse().ok();
+        let mut entries: Vec<_> = created.zip(all("Key")).zip(all("Value")).collect();
+        entries.sort_by_key(|((created, key), _)| (*created, key.len(), key.clone()));
+        entries.iter().filter_map(|(_, value)| number(value)).collect()
     }
 }
 
@@ -93,7 +103,7 @@ async fn a_crowd_reads_its_queue_once_for_all() {
     crowd.all_served(MINUTES).await;
 }
 
-/// The waiters are served in the order in which the store has received their requests.
+/// Waiters that arrive on several threads are served in the order of their entries.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_of_fair_waiters_is_served_in_its_order() {
     let far = Far::start().await;
@@ -104,5 +114,70 @@ async fn a_crowd_of_fair_waiters_is_served_in_its_order() {
     assert_eq!(order.len(), WAITERS);
     holder.release().await.expect("an answer");
     assert_eq!(crowd.all_served(MINUTES).await, order, "the order of arrival");
+    empty(&far.etcd, PATIENCE).await;
+}
+
+/// The first waiters find a free key, and a queue that others have just begun.
+#[tokio::test]
+async fn the_first_crowd_at_a_key_is_served_in_order() {
+    for kind in ["fair", "semaphore"] {
+        let far = Far::start().await;
+        let mut crowd = Crowd::default();
+        for number in 0..WAITERS {
+            let request = if kind == "fair" { far.locks.fair("k") } else { far.locks.semaphore("k", 1) };
+            crowd.add(number, request.ttl(LONG).strategy(retry().within(MINUTES)));
+        }
+        assert_eq!(crowd.all_served(MINUTES).await, Vec::from_iter(0..WAITERS), "{kind}");
+        empty(&far.etcd, PATIENCE).await;
+    }
+}
+
+/// Some give up before their request is sent, some while it is under way, and some when they are in the queue.
+#[tokio::test]
+async fn those_who_give_up_leave_nothing_and_delay_nobody() {
+    for pause in [0, 3, 8, 15, 25, 40, 100] {
+        let far = Far::start().await;
+        let held = far.locks.fair("k").ttl(LONG).acquire().await.expect("it is free");
+        let request = || far.locks.fair("k").ttl(LONG).strategy(retry().within(MINUTES));
+        let (mut crowd, mut giving_up) = (Crowd::default(), tokio::task::JoinSet::new());
+        for number in 0..WAITERS {
+            match number % 3 {
+                0 => crowd.add(number, request()),
+                _ => drop(giving_up.spawn(request().acquire().into_future())),
+            }
+        }
+        tokio::time::sleep(ms(pause)).await;
+        giving_up.shutdown().await;
+        held.release().await.expect("an answer");
+        let served = crowd.all_served(MINUTES).await;
+        assert_eq!(served, Vec::from_iter((0..WAITERS).step_by(3)), "after {pause} ms");
+        empty(&far.etcd, PATIENCE).await;
+    }
+}
+
+/// `etcdctl lock` waits for all entries that were created before its own, also if one transaction has created them.
+#[tokio::test]
+async fn another_program_waits_for_all_of_a_crowd() {
+    const FEW: usize = 20;
+    let far = Far::start().await;
+    let held = far.locks.fair("k").ttl(LONG).acquire().await.expect("it is free");
+    let directory = Directory::new();
+    let mark = directory.path().join("they-held-it");
+    let mut crowd = tokio::task::JoinSet::new();
+    for _ in 0..FEW {
+        let (request, mark) = (far.locks.fair("k").ttl(LONG).strategy(retry().within(MINUTES)), mark.clone());
+        crowd.spawn(async move {
+            let guard = request.acquire().await.expect("its turn comes");
+            tokio::time::sleep(ms(20)).await;
+            assert!(!mark.exists(), "they hold it too");
+            guard.release().await.expect("an answer");
+        });
+    }
+    wait_until("all wait", PATIENCE, async || far.etcd.keys().len() == FEW + 1).await;
+    let _theirs = far.etcd.ctl_running(&["lock", "k", "touch", mark.to_str().expect("text")]);
+    wait_until("they wait too", PATIENCE, async || far.etcd.keys().len() == FEW + 2).await;
+    held.release().await.expect("an answer");
+    crowd.join_all().await;
+    wait_until("they hold it", PATIENCE, async || mark.exists()).await;
     empty(&far.etcd, PATIENCE).await;
 }

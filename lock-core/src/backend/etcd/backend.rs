@@ -93,6 +93,7 @@ impl Etcd {
             connections,
             sessions: Sessions::default(),
             entries: Entries::default(),
+            entering: Arc::default(),
             copies: QueueCopies::default(),
             runtimes: Mutex::default(),
             own: Weak::new(),

@@ -176,12 +176,19 @@ impl Entries {
 
     /// Records an entry that is about to be created and bound to `lease`. Returns its stored key. As in etcd's own lock
     /// recipe, its name consists of the lease id and a number. A process reuses the names of a key, because a read
-    /// visits all names that were used since the last compaction of etcd's history. The names in `used` belong to other
-    /// entries.
-    pub(super) fn begin(&self, id: &Id, lease: Lease, told: Told, used: &[Vec<u8>], at: Moment) -> Vec<u8> {
+    /// visits all names that were used since the last compaction of etcd's history. The entry does not get a stored key
+    /// for which `fits` is false.
+    pub(super) fn begin(
+        &self,
+        id: &Id,
+        lease: Lease,
+        told: Told,
+        fits: impl Fn(&[u8]) -> bool,
+        at: Moment,
+    ) -> Vec<u8> {
         let mut table = self.0.lock();
         let mut names = (0..).map(|number| keyspace::entry(&id.line, lease.id(), number));
-        let is_free = |name: &Vec<u8>| !table.names.contains_key(name) && !used.contains(name);
+        let is_free = |name: &Vec<u8>| !table.names.contains_key(name) && fits(name);
         let stored = names.find(is_free).unwrap_or_default();
         let own_leases = if lease.session().is_none() { vec![lease.id()] } else { Vec::new() };
         let mine = Mine {

@@ -68,6 +68,11 @@ pub(super) fn entry(line: &[u8], id: i64, number: usize) -> Vec<u8> {
     [line, name.as_bytes()].concat()
 }
 
+/// Returns the value by which entries that one transaction has created are ordered: the number in their names.
+pub(super) fn order(stored: &[u8]) -> (usize, &[u8]) {
+    (stored.len(), stored)
+}
+
 /// Returns the key of a stored entry; `None` for any other stored key.
 pub(super) fn key_of_entry(stored: &[u8]) -> Option<String> {
     let mut parts = stored.split(|&byte| byte == SLASH);

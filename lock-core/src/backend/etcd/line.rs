@@ -1,4 +1,5 @@
-//! The queue of one key as etcd stores it: its entries in the order of the revisions at which they were created.
+//! The queue of one key as etcd stores it: its entries in the order of the revisions at which they were created. Entries
+//! that one transaction has created are ordered by the numbers in their names.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ pub(super) const NO_LEASE: i64 = 0;
 pub(super) struct Entry {
     /// The stored key.
     pub(super) stored: Vec<u8>,
-    /// The revision at which the entry was created. It decides the place in the queue.
+    /// The revision at which the entry was created.
     pub(super) created: i64,
     /// The revision at which the entry was last written.
     pub(super) modified: i64,
@@ -81,6 +82,11 @@ impl Entry {
         Compare::modified_at(self.stored.clone(), self.modified)
     }
 
+    /// Returns the value that decides the place in the queue.
+    fn order(&self) -> (i64, (usize, &[u8])) {
+        (self.created, keyspace::order(&self.stored))
+    }
+
     /// Returns the id of the grant of this entry.
     pub(super) fn id(&self) -> Option<GrantId> {
         match self.owner {
@@ -112,7 +118,7 @@ fn mode_of(code: &str) -> Option<Mode> {
 impl Line {
     pub(super) fn new(answer: RangeResponse, revision: i64) -> Self {
         let mut entries: Vec<_> = answer.kvs.into_iter().map(Entry::new).collect();
-        entries.sort_by_key(|entry| entry.created);
+        entries.sort_by(|one, other| one.order().cmp(&other.order()));
         Self { queue: WaitQueue::new(entries), revision }
     }
 
@@ -127,17 +133,13 @@ impl Line {
             let entries = self.queue.entries_mut();
             let at = entries.iter().position(|entry| entry.stored == kv.key);
             match (is_put, at) {
-                // If a name was deleted and created again, it is a new entry at the end of the queue.
-                (true, Some(at)) if entries[at].created != kv.create_revision => {
-                    entries.remove(at);
-                    entries.push(Entry::new(kv));
-                }
-                (true, Some(at)) => entries[at] = Entry::new(kv),
-                (true, None) => {
-                    let is_before =
-                        |entry: &Entry| (entry.created, &entry.stored) < (kv.create_revision, &kv.key);
-                    let at = entries.partition_point(is_before);
-                    entries.insert(at, Entry::new(kv));
+                (true, Some(at)) if entries[at].created == kv.create_revision => entries[at] = Entry::new(kv),
+                (true, at) => {
+                    // If a name was deleted and created again, it is a new entry.
+                    at.map(|at| entries.remove(at));
+                    let new = Entry::new(kv);
+                    let at = entries.partition_point(|entry| entry.order() < new.order());
+                    entries.insert(at, new);
                 }
                 (false, Some(at)) => gone.push(entries.remove(at).stored),
                 (false, None) => {}

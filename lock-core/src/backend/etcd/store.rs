@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use super::entering::Entering;
 use super::entries::Entries;
 use super::error::{Failure, Reaction, unexpected};
 use super::keyspace;
@@ -34,6 +35,7 @@ pub(super) struct Store {
     pub(super) connections: PerRuntime<Members>,
     pub(super) sessions: Sessions,
     pub(super) entries: Entries,
+    pub(super) entering: Arc<Entering>,
     pub(super) copies: QueueCopies<Entry>,
     /// The runtime on which each process watches queues.
     pub(super) runtimes: Mutex<Vec<(u128, Handle)>>,

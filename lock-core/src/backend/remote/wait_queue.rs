@@ -12,6 +12,12 @@ pub(crate) trait Entry {
     fn mode(&self) -> Mode;
 }
 
+impl Entry for Mode {
+    fn mode(&self) -> Mode {
+        *self
+    }
+}
+
 /// The entries of one key, in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WaitQueue<E>(Vec<E>);

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::create::{Created, Creation, New};
 use super::view::{View, view};
 use crate::backend::etcd::entries::{Id, Lease, Told};
 use crate::backend::etcd::error::{Failure, Reaction};
-use crate::backend::etcd::keyspace;
 use crate::backend::etcd::line::{self, Entry, Line};
-use crate::backend::etcd::proto::{Compare, PutRequest, RangeResponse, TxnRequest};
-use crate::backend::etcd::session::{UnderWay, now, oldest};
+use crate::backend::etcd::plan::{Plan, Put, Waits};
+use crate::backend::etcd::proto::RangeResponse;
+use crate::backend::etcd::session::now;
 use crate::backend::etcd::store::{self, Store, counts, reads};
 use crate::backend::remote::queue_copy::CopyUse;
 use crate::backend::{Ask, Attempt, Claim, Held, Queue};
@@ -24,34 +25,9 @@ pub(in super::super) const WAITER_LEASE: Duration = Duration::from_secs(4);
 pub(super) struct Acquire<'a> {
     pub(super) store: &'a Arc<Store>,
     pub(super) claim: &'a Claim,
-    ask: Ask,
+    pub(super) ask: Ask,
     pub(super) id: Id,
     pub(super) began: Moment,
-}
-
-/// The first step for a claim without an entry.
-enum Plan {
-    Refused(Attempt),
-    Put(Put),
-    /// The claim already has an entry, which another store of this process has created.
-    Known,
-}
-
-/// A new entry.
-#[derive(Clone)]
-struct Put {
-    /// The last entry of the queue that was read, with the revision at which it was created; `None` if the queue was
-    /// empty.
-    behind: Option<(Vec<u8>, i64)>,
-    /// The holders and the waiters before the new entry; `None` if the entry is expected to hold the key.
-    waits: Option<Waits>,
-}
-
-/// The state of the queue before a claim that is about to wait.
-#[derive(Clone)]
-struct Waits {
-    held: Held,
-    holding: usize,
 }
 
 /// The result of the request for a new entry.
@@ -81,8 +57,7 @@ impl Store {
         claim: &Claim,
         ask: Ask,
     ) -> Result<Attempt, Failure> {
-        let id = Id::new(&claim.key, claim.owner);
-        let acquire = Acquire { store: self, claim, ask, id, began: now() };
+        let acquire = Acquire::new(self, claim, ask, now());
         loop {
             let attempt = match self.entries.get(&acquire.id) {
                 Some(mine) => acquire.with_entry(&mine).await?,
@@ -95,38 +70,49 @@ impl Store {
     }
 }
 
-impl Acquire<'_> {
+impl<'a> Acquire<'a> {
+    pub(super) fn new(store: &'a Arc<Store>, claim: &'a Claim, ask: Ask, began: Moment) -> Self {
+        Self { store, claim, ask, id: Id::new(&claim.key, claim.owner), began }
+    }
+
     /// Attempts a claim that has no entry. Returns `None` to attempt it again.
     async fn without_entry(&self) -> Result<Option<Attempt>, Failure> {
-        let mut plan = self.first_plan().await?;
+        let (mut plan, turn) = self.enter().await?;
         let mut used = Vec::new();
         loop {
             let put = match plan {
                 Plan::Refused(attempt) => return Ok(Some(attempt)),
                 Plan::Put(put) => put,
                 Plan::Known => return Ok(None),
+                Plan::Waits(held, before) => return self.joined(Joined::Waiting(held, before)).await,
             };
             plan = match self.put(&put, &mut used).await {
-                Ok(Written::In(joined)) => return self.joined(joined).await,
+                Ok(Written::In(joined)) => {
+                    drop(turn);
+                    return self.joined(joined).await;
+                }
                 Ok(Written::Changed(line)) => self.plan(&line)?,
                 Ok(Written::Over) => Plan::Put(put),
-                // A full database refuses the entry before it checks the queue. If the queue would refuse the claim
-                // too, that answer is more useful.
-                Err(failure) if failure.is_permanent() && failure.reaction != Reaction::Forbidden => {
-                    let line = self.store.read(&self.claim.key).await?;
-                    match self.plan(&line)? {
-                        Plan::Put(_) => return Err(failure),
-                        plan => plan,
-                    }
-                }
-                Err(failure) => return Err(failure),
+                Err(failure) => self.or_refusal(failure).await?,
             }
+        }
+    }
+
+    /// Returns the better answer for a claim whose entry was not created. A full database refuses the entry before it
+    /// checks the queue. If the queue would refuse the claim too, that answer is more useful.
+    pub(super) async fn or_refusal(&self, failure: Failure) -> Result<Plan, Failure> {
+        if !failure.is_permanent() || failure.reaction == Reaction::Forbidden {
+            return Err(failure);
+        }
+        match self.plan(&self.store.read(&self.claim.key).await?)? {
+            Plan::Put(_) => Err(failure),
+            plan => Ok(plan),
         }
     }
 
     /// Returns the first step, from the copy of the queue if there is one. Otherwise the first request creates the
     /// entry. If a refusal would leave a separate lease in the store, the queue is read first.
-    async fn first_plan(&self) -> Result<Plan, Failure> {
+    pub(super) async fn first_plan(&self) -> Result<Plan, Failure> {
         if let Some(copy) = self.copy()
             && copy.is_known(self.store.timeout() / 4).await
             && let Some(Ok(plan)) = copy.look(|line| self.plan(line))
@@ -145,7 +131,7 @@ impl Acquire<'_> {
 
     /// Returns the copy of the queue if the claim may wait in it. If another claim of this process is already in the
     /// queue, a copy is begun at once: a thousand claims that each read the queue would transfer a million entries.
-    fn copy(&self) -> Option<CopyUse<Entry>> {
+    pub(super) fn copy(&self) -> Option<CopyUse<Entry>> {
         let (store, claim) = (self.store, self.claim);
         if !self.ask.enqueues() {
             return None;
@@ -162,7 +148,7 @@ impl Acquire<'_> {
         }
     }
 
-    fn plan(&self, line: &Line) -> Result<Plan, Failure> {
+    pub(super) fn plan(&self, line: &Line) -> Result<Plan, Failure> {
         let claim = self.claim;
         if let Some(place) = line.place_of(claim.owner) {
             self.store.entries.note(&self.id, &line.queue.entries()[place]);
@@ -188,9 +174,7 @@ impl Acquire<'_> {
         Ok(Plan::Put(Put { behind, waits: Some(waits) }))
     }
 
-    /// Adds an entry at the end of the queue, if the last entry of the planned queue still exists. Entries added after
-    /// it need no check, because all entries of a queue are of compatible modes. If the name of the new entry is
-    /// already in use, adds that name to `used`.
+    /// Adds an entry at the end of the planned queue. If the name of the new entry is in use, adds it to `used`.
     async fn put(&self, put: &Put, used: &mut Vec<Vec<u8>>) -> Result<Written, Failure> {
         let (store, claim) = (self.store, self.claim);
         let lease = match put.waits {
@@ -199,91 +183,36 @@ impl Acquire<'_> {
         };
         claim.mark_sent();
         let told = if put.waits.is_some() { Told::Waits } else { Told::Done };
-        let stored = store.entries.begin(&self.id, lease.clone(), told, used, now());
-        let under_way = UnderWay::begin(lease.session().map(AsRef::as_ref));
-        let keeps = async {
-            match lease.session() {
-                Some(session) => store.keep(session, oldest(session.ttl)).await,
-                None => Ok(true),
-            }
+        let fits = |name: &[u8]| !used.iter().any(|used| used == name);
+        let stored = store.entries.begin(&self.id, lease.clone(), told, fits, now());
+        let granted = put.waits.is_none().then(clock::wall);
+        let value = line::value(claim, claim.mode, granted, false);
+        let entry = New { id: self.id.clone(), stored: stored.clone(), value };
+        let read = match (&put.waits, &put.behind) {
+            (Some(_), _) => Some(counts(&claim.key)),
+            (None, Some(_)) => Some(reads(&claim.key)),
+            (None, None) => None,
         };
-        // If the session has ended, the claim is not granted on it.
-        let (answer, _) = tokio::join!(store.txn(self.creation(put, stored.clone(), lease.id())), keeps);
-        if answer.as_ref().is_err_and(Failure::is_in_doubt) {
-            return answer.map(|_| Written::Over);
-        }
-        under_way.answered();
-        match answer {
-            Ok(answer) if answer.succeeded => {
-                let created = answer.revision();
-                store.entries.change(&self.id, |mine| {
-                    (mine.created, mine.modified, mine.bound) = (Some(created), created, now());
-                });
-                self.joins(put, answer.ranges().next(), created).map(Written::In)
-            }
-            Ok(answer) => {
-                self.forget(&lease).await;
-                let revision = answer.revision();
-                let line = store::line(&mut answer.ranges(), revision)?;
+        let (key, behind) = (&claim.key, put.behind.clone());
+        let creation = Creation { key, lease: &lease, entries: vec![entry], behind, read };
+        Ok(match store.create(creation).await? {
+            Created::At(revision, read) => Written::In(self.joins(put, read, revision)?),
+            Created::Changed(line) => {
                 // Another program uses this name, or an earlier owner whose `min_hold` is not over.
                 used.extend(line.has(&stored).then_some(stored));
-                Ok(Written::Changed(line))
+                Written::Changed(line)
             }
-            Err(failure) if failure.reaction == Reaction::NoLease => {
-                store.entries.remove(&self.id);
-                if let Some(session) = lease.session() {
-                    store.session_lost(session);
-                }
-                Ok(Written::Over)
-            }
-            Err(failure) => {
-                self.forget(&lease).await;
-                Err(failure)
-            }
-        }
-    }
-
-    fn creation(&self, put: &Put, stored: Vec<u8>, lease: i64) -> TxnRequest {
-        let unchanged = match &put.behind {
-            Some((last, created)) => Compare::created_at(last.clone(), *created),
-            None => {
-                let (from, to) = keyspace::line(&self.claim.key);
-                Compare::none_created_since(from, to, 1)
-            }
-        };
-        let granted = put.waits.is_none().then(clock::wall);
-        let value = line::value(self.claim, self.claim.mode, granted, false);
-        let absent = Compare::created_at(stored.clone(), 0);
-        let entry = PutRequest { key: stored, value, lease, ..PutRequest::default() };
-        let read = reads(&self.claim.key);
-        let mut success = vec![entry.into()];
-        success.extend(match (&put.waits, &put.behind) {
-            (Some(_), _) => Some(counts(&self.claim.key)),
-            (None, Some(_)) => Some(read.clone()),
-            (None, None) => None,
-        });
-        TxnRequest { compare: vec![absent, unchanged], success, failure: vec![read] }
-    }
-
-    /// Removes the record of an entry that was not created.
-    async fn forget(&self, lease: &Lease) {
-        self.store.entries.remove(&self.id);
-        if lease.session().is_none() {
-            // If this fails, the lease expires.
-            let _ = self.store.revoke(lease.id()).await;
-        }
+            Created::Over => Written::Over,
+        })
     }
 
     /// Returns how the claim has entered the queue. `read` is what its transaction read at `revision`.
     fn joins(&self, put: &Put, read: Option<RangeResponse>, revision: i64) -> Result<Joined, Failure> {
         Ok(match &put.waits {
-            Some(Waits { held, holding }) => {
+            Some(waits) => {
                 let count = read.and_then(|read| usize::try_from(read.count).ok()).unwrap_or_default();
                 let before = count.saturating_sub(1);
-                let ahead = Some(before.saturating_sub(*holding));
-                let held =
-                    Held { waiters: ahead, position: ahead, queued_at: Some(self.began), ..held.clone() };
-                Joined::Waiting(held, before)
+                Joined::Waiting(waits.behind(before, self.began), before)
             }
             None if put.behind.is_some() => Joined::Among(store::line(&mut read.into_iter(), revision)?),
             None => Joined::Alone,

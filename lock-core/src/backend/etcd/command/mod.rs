@@ -2,7 +2,9 @@
 
 mod acquire;
 mod bind;
+mod create;
 mod downgrade;
+mod enter;
 mod entered;
 mod inspect;
 mod list;

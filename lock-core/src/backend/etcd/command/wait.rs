@@ -86,7 +86,7 @@ impl Store {
     }
 
     /// Returns the runtime of the process's manager, which the application cannot block.
-    fn runtime_of(&self, claim: &Claim) -> Handle {
+    pub(super) fn runtime_of(&self, claim: &Claim) -> Handle {
         let runtimes = self.runtimes.lock();
         let own = runtimes.iter().rev().find(|(process, _)| *process == claim.owner.process());
         own.map_or_else(Handle::current, |(_, runtime)| runtime.clone())

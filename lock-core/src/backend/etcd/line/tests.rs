@@ -29,6 +29,24 @@ fn the_order_is_that_of_the_creation() {
     assert!(line.queue.holds(0) && !line.queue.holds(1));
 }
 
+/// The number of a name decides, and not its text.
+#[test]
+fn entries_of_one_transaction_are_in_the_order_of_their_numbers() {
+    let order = ["k/9", "k/ab", "k/ab-2", "k/ab-9", "k/ab-10", "k/ab-11", "k/0"];
+    let created = |name: &str| match name {
+        "k/9" => 5,
+        "k/0" => 8,
+        _ => 7,
+    };
+    let entry = |name: &&str| kv(name, created(name), created(name), "");
+    let mut by_text = order;
+    by_text.sort_unstable();
+    assert_eq!(names(&line(by_text.iter().map(entry).collect(), 8)), order);
+    let mut copy = line(vec![kv("k/ab-9", 3, 3, "")], 4);
+    assert!(copy.apply(by_text.iter().map(|name| event(0, entry(name))).collect()).is_empty());
+    assert_eq!(names(&copy), order, "also if the name was in use before");
+}
+
 #[test]
 fn a_copy_follows_the_changes_behind_its_revision() {
     let mut line = line(vec![kv("k/1", 4, 4, ""), kv("k/2", 6, 6, "")], 8);
