@@ -1,12 +1,13 @@
 //! The claims of this process that enter the queues of keys, in their order of arrival.
 //!
-//! etcd executes the concurrent requests of a connection in any order. So of the claims that may wait for one key, only
-//! one at a time requests its entry. The claims that arrive meanwhile gather. A task then has all of them enter in
-//! their order: one transaction adds the entries of those that have to wait. A claim that arrives while no other one is
-//! entering starts no task. Readers hold a key together, so they enter beside each other.
+//! etcd executes the concurrent requests of a connection in any order. So while a claim that may wait is requesting its
+//! entry, the claims that arrive at the same key gather. Then a task has them enter in their order: one transaction
+//! adds the entries of those that have to wait. A claim that arrives while no other one is entering starts no task.
+//! Claims that hold a key together may enter beside each other.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::sync::oneshot;
 
@@ -18,27 +19,27 @@ use crate::sync::{Mutex, Notify, survives};
 
 /// The entering claims of all keys.
 #[derive(Default)]
-pub(super) struct Entering(Mutex<HashMap<Vec<u8>, Entrance>>);
+pub(super) struct Entering(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    entrances: HashMap<Vec<u8>, Entrance>,
+    /// The number of the last turn.
+    last: u64,
+}
 
 /// The entering claims of one key.
+#[derive(Default)]
 struct Entrance {
-    /// The claims that are requesting their entries themselves.
-    inside: Inside,
-    gathered: VecDeque<Gathered>,
-    /// The number of the last claim that has gathered.
-    last: u64,
+    /// The turns of the readers and of the other claims that are requesting their entries themselves.
+    readers: HashSet<u64>,
+    others: HashSet<u64>,
+    /// The claims that have gathered since the task has last looked.
+    gathered: Vec<Gathered>,
     /// Whether a task has the gathered claims enter.
     has_task: bool,
     /// This is notified when nobody is inside any more.
     left: Arc<Notify>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Inside {
-    /// Grows when the claims inside are no longer waited for.
-    round: u64,
-    readers: usize,
-    others: usize,
 }
 
 /// What a gathered claim is told: its next step, with its turn if it requests its entry itself.
@@ -49,12 +50,19 @@ pub(super) struct Wanted {
     pub(super) claim: Claim,
     pub(super) ask: Ask,
     pub(super) began: Moment,
+    state: AtomicU8,
 }
 
+/// The states of a gathered claim.
+const WAITING: u8 = 0;
+/// A request may contain the claim.
+const TAKEN: u8 = 1;
+/// The claim was dropped.
+const GONE: u8 = 2;
+
 pub(super) struct Gathered {
-    pub(super) number: u64,
     pub(super) wanted: Arc<Wanted>,
-    told: oneshot::Sender<Word>,
+    told: Option<oneshot::Sender<Word>>,
 }
 
 /// The way in which a claim enters.
@@ -69,15 +77,12 @@ pub(super) enum Arrival {
 pub(super) struct Turn {
     entering: Arc<Entering>,
     line: Vec<u8>,
-    round: u64,
-    is_reader: bool,
+    number: u64,
 }
 
 /// The place of a gathered claim.
 pub(super) struct Place {
-    entering: Arc<Entering>,
-    line: Vec<u8>,
-    number: u64,
+    wanted: Arc<Wanted>,
     told: oneshot::Receiver<Word>,
 }
 
@@ -88,157 +93,146 @@ impl Entering {
         mode: Mode,
         wanted: impl FnOnce() -> Wanted,
     ) -> Arrival {
-        let mut all = self.0.lock();
-        let entrance = all.entry(line.to_vec()).or_insert_with(Entrance::new);
-        let is_reader = mode == Mode::Shared;
-        let is_free = entrance.inside.others == 0 && (is_reader || entrance.inside.readers == 0);
-        if is_free && !entrance.has_task {
-            return Arrival::Enters(self.turn(entrance, line, is_reader));
+        let mut state = self.0.lock();
+        let State { entrances, last } = &mut *state;
+        let entrance = entrances.entry(line.to_vec()).or_default();
+        let may_enter = entrance.others.is_empty() && (mode == Mode::Shared || entrance.readers.is_empty());
+        if may_enter && !entrance.has_task {
+            return Arrival::Enters(self.turn(entrance, last, line, mode));
         }
         let (told, answer) = oneshot::channel();
-        entrance.last += 1;
-        let (number, starts_task) = (entrance.last, !entrance.has_task);
+        let wanted = Arc::new(wanted());
+        entrance.gathered.push(Gathered { wanted: Arc::clone(&wanted), told: Some(told) });
+        let starts_task = !entrance.has_task;
         entrance.has_task = true;
-        entrance.gathered.push_back(Gathered { number, wanted: Arc::new(wanted()), told });
-        let place = Place { entering: Arc::clone(self), line: line.to_vec(), number, told: answer };
-        Arrival::Gathers { place, starts_task }
+        Arrival::Gathers { place: Place { wanted, told: answer }, starts_task }
     }
 
-    fn turn(self: &Arc<Self>, entrance: &mut Entrance, line: &[u8], is_reader: bool) -> Turn {
-        *entrance.inside.count(is_reader) += 1;
-        Turn { entering: Arc::clone(self), line: line.to_vec(), round: entrance.inside.round, is_reader }
+    fn turn(self: &Arc<Self>, entrance: &mut Entrance, last: &mut u64, line: &[u8], mode: Mode) -> Turn {
+        *last += 1;
+        let inside = if mode == Mode::Shared { &mut entrance.readers } else { &mut entrance.others };
+        inside.insert(*last);
+        Turn { entering: Arc::clone(self), line: line.to_vec(), number: *last }
+    }
+
+    /// Returns a turn for a claim to which the task tells that it requests its entry itself.
+    pub(super) fn turn_of(self: &Arc<Self>, line: &[u8], mode: Mode) -> Option<Turn> {
+        let mut state = self.0.lock();
+        let State { entrances, last } = &mut *state;
+        Some(self.turn(entrances.get_mut(line)?, last, line, mode))
     }
 
     /// Returns what is notified when nobody is inside any more; `None` if nobody is inside.
     pub(super) fn inside(&self, line: &[u8]) -> Option<Arc<Notify>> {
-        let all = self.0.lock();
-        let entrance = all.get(line).filter(|entrance| !entrance.inside.is_empty())?;
+        let state = self.0.lock();
+        let entrance = state.entrances.get(line).filter(|entrance| !entrance.is_empty())?;
         Some(Arc::clone(&entrance.left))
     }
 
-    /// Waits no longer for the claims that are inside, whose runtime may have stopped.
+    /// Returns the claims that have gathered since the last call. If there are none and the task `has` none either, the
+    /// task has ended.
+    pub(super) fn gathered(&self, line: &[u8], has: bool) -> Vec<Gathered> {
+        let gathered = self.change(line, |entrance| {
+            let gathered = std::mem::take(&mut entrance.gathered);
+            entrance.has_task = has || !gathered.is_empty();
+            gathered
+        });
+        gathered.unwrap_or_default()
+    }
+
+    /// Waits no longer for the claims inside, whose runtime may have stopped.
     pub(super) fn forget_inside(&self, line: &[u8]) {
-        if let Some(entrance) = self.0.lock().get_mut(line) {
-            entrance.inside = Inside { round: entrance.inside.round + 1, ..Inside::default() };
-        }
-    }
-
-    /// Returns the gathered claims in their order. If there are none, the task has ended.
-    pub(super) fn gathered(&self, line: &[u8]) -> Vec<(u64, Arc<Wanted>)> {
         self.change(line, |entrance| {
-            let all: Vec<_> =
-                entrance.gathered.iter().map(|one| (one.number, Arc::clone(&one.wanted))).collect();
-            entrance.has_task = !all.is_empty();
-            all
-        })
-        .unwrap_or_default()
-    }
-
-    /// Removes and returns the claims with these numbers that have not been dropped. Runs `take` for each of them, so
-    /// that a claim that is dropped later finds what `take` has done.
-    pub(super) fn take(&self, line: &[u8], numbers: &[u64], mut take: impl FnMut(&Wanted)) -> Vec<Gathered> {
-        self.change(line, |entrance| {
-            let all = std::mem::take(&mut entrance.gathered).into_iter();
-            let (taken, left): (Vec<_>, Vec<_>) = all.partition(|one| numbers.contains(&one.number));
-            entrance.gathered = left.into();
-            taken.iter().for_each(|one| take(&one.wanted));
-            taken
-        })
-        .unwrap_or_default()
-    }
-
-    /// Puts claims back before all others.
-    pub(super) fn put_back(&self, line: &[u8], taken: Vec<Gathered>) {
-        let (dropped, still): (Vec<_>, Vec<_>) = taken.into_iter().partition(|one| one.told.is_closed());
-        drop(dropped);
-        self.change(line, |entrance| {
-            still.into_iter().rev().for_each(|one| entrance.gathered.push_front(one))
+            entrance.readers.clear();
+            entrance.others.clear();
         });
     }
 
-    /// Returns the turn of a claim that was [taken](Self::take).
-    pub(super) fn turn_of(self: &Arc<Self>, line: &[u8], mode: Mode) -> Option<Turn> {
-        let mut all = self.0.lock();
-        Some(self.turn(all.get_mut(line)?, line, mode == Mode::Shared))
-    }
-
-    /// Ends the task. The claims that have gathered go on by themselves.
-    pub(super) fn end_task(&self, line: &[u8]) {
-        let left = self.change(line, |entrance| {
+    /// Waits no longer for the task, which has ended, or whose runtime may have stopped. The gathered claims go on by
+    /// themselves.
+    pub(super) fn forget_task(&self, line: &[u8]) {
+        let gathered = self.change(line, |entrance| {
             entrance.has_task = false;
             std::mem::take(&mut entrance.gathered)
         });
-        for one in left.into_iter().flatten() {
-            // This wakes the claim, and the waker may belong to the application.
-            survives(|| drop(one));
-        }
+        drop(gathered);
     }
 
     /// Changes an entrance, and removes it if nobody uses it any more.
     fn change<T>(&self, line: &[u8], change: impl FnOnce(&mut Entrance) -> T) -> Option<T> {
-        let mut all = self.0.lock();
-        let entrance = all.get_mut(line)?;
+        let mut state = self.0.lock();
+        let entrance = state.entrances.get_mut(line)?;
         let changed = change(entrance);
-        if entrance.inside.is_empty() && !entrance.has_task {
-            all.remove(line);
+        if entrance.is_empty() && !entrance.has_task && entrance.gathered.is_empty() {
+            state.entrances.remove(line);
         }
         Some(changed)
     }
 }
 
 impl Entrance {
-    fn new() -> Self {
-        Self {
-            inside: Inside::default(),
-            gathered: VecDeque::new(),
-            last: 0,
-            has_task: false,
-            left: Arc::new(Notify::new()),
-        }
+    /// Returns whether no claim is requesting its entry itself.
+    fn is_empty(&self) -> bool {
+        self.readers.is_empty() && self.others.is_empty()
     }
 }
 
-impl Inside {
-    fn is_empty(self) -> bool {
-        self.readers == 0 && self.others == 0
+impl Wanted {
+    pub(super) fn new(claim: Claim, ask: Ask, began: Moment) -> Self {
+        Self { claim, ask, began, state: AtomicU8::new(WAITING) }
     }
 
-    fn count(&mut self, is_reader: bool) -> &mut usize {
-        if is_reader { &mut self.readers } else { &mut self.others }
+    pub(super) fn is_gone(&self) -> bool {
+        self.state.load(Ordering::Acquire) == GONE
+    }
+
+    /// Marks that a request is about to contain the claim, whose entry is already recorded. Returns `false` if the claim
+    /// was dropped.
+    pub(super) fn take(&self) -> bool {
+        self.state.compare_exchange(WAITING, TAKEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Marks that the request was not executed. Returns `false` if the claim was dropped.
+    pub(super) fn put_back(&self) -> bool {
+        self.state.compare_exchange(TAKEN, WAITING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
 
 impl Gathered {
-    pub(super) fn tell(self, word: Word) {
-        // This wakes the claim, and the waker may belong to the application.
-        survives(|| drop(self.told.send(word)));
+    pub(super) fn tell(mut self, word: Word) {
+        if let Some(told) = self.told.take() {
+            // This wakes the claim, and the waker may belong to the application.
+            survives(|| drop(told.send(word)));
+        }
+    }
+}
+
+impl Drop for Gathered {
+    /// A claim that was told nothing goes on by itself.
+    fn drop(&mut self) {
+        if let Some(told) = self.told.take() {
+            survives(|| drop(told));
+        }
     }
 }
 
 impl Place {
-    /// Waits for what the task tells the claim. Returns `None` if the task has ended with its runtime.
+    /// Waits for what the task tells the claim. Returns `None` if the claim is to go on by itself.
     pub(super) async fn told(&mut self) -> Option<Word> {
         (&mut self.told).await.ok()
     }
 
-    /// Removes the claim. Returns whether it was still gathered, so that no request contains it.
-    pub(super) fn withdraw(&mut self) -> bool {
-        let (line, number) = (&self.line, self.number);
-        let withdrawn = self.entering.change(line, |entrance| {
-            let at = entrance.gathered.iter().position(|one| one.number == number)?;
-            entrance.gathered.remove(at)
-        });
-        withdrawn.flatten().is_some()
+    /// Takes the claim out. Returns whether no request contains it.
+    pub(super) fn withdraw(&self) -> bool {
+        self.wanted.state.swap(GONE, Ordering::AcqRel) == WAITING
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         let left = self.entering.change(&self.line, |entrance| {
-            if entrance.inside.round == self.round {
-                *entrance.inside.count(self.is_reader) -= 1;
-            }
-            entrance.inside.is_empty().then(|| Arc::clone(&entrance.left))
+            let was_inside = entrance.readers.remove(&self.number) || entrance.others.remove(&self.number);
+            (was_inside && entrance.is_empty()).then(|| Arc::clone(&entrance.left))
         });
         if let Some(left) = left.flatten() {
             left.notify_waiters();

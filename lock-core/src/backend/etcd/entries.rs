@@ -174,38 +174,46 @@ impl Entries {
         ids.iter().map(|id| table.entries.get(id).cloned()).collect()
     }
 
-    /// Records an entry that is about to be created and bound to `lease`. Returns its stored key. As in etcd's own lock
-    /// recipe, its name consists of the lease id and a number. A process reuses the names of a key, because a read
-    /// visits all names that were used since the last compaction of etcd's history. The entry does not get a stored key
-    /// for which `fits` is false.
-    pub(super) fn begin(
+    /// Records an entry that is about to be created and bound to `lease`. Returns its stored key. The names in `used`
+    /// belong to other entries.
+    pub(super) fn begin(&self, id: &Id, lease: &Lease, told: Told, used: &[Vec<u8>], at: Moment) -> Vec<u8> {
+        self.begin_all(std::slice::from_ref(id), lease, told, used, at).pop().unwrap_or_default()
+    }
+
+    /// Records entries of one queue that are about to be created by one transaction. Returns their stored keys, which
+    /// have their order. As in etcd's own lock recipe, a name consists of the lease id and a number. A process reuses
+    /// the names of a key, because a read visits all names that were used since the last compaction of etcd's history.
+    pub(super) fn begin_all(
         &self,
-        id: &Id,
-        lease: Lease,
+        ids: &[Id],
+        lease: &Lease,
         told: Told,
-        fits: impl Fn(&[u8]) -> bool,
+        used: &[Vec<u8>],
         at: Moment,
-    ) -> Vec<u8> {
+    ) -> Vec<Vec<u8>> {
         let mut table = self.0.lock();
-        let mut names = (0..).map(|number| keyspace::entry(&id.line, lease.id(), number));
-        let is_free = |name: &Vec<u8>| !table.names.contains_key(name) && fits(name);
-        let stored = names.find(is_free).unwrap_or_default();
+        let Some(first) = ids.first() else { return Vec::new() };
+        let names = (0..).map(|number| keyspace::entry(&first.line, lease.id(), number));
+        let is_free = |name: &Vec<u8>| !table.names.contains_key(name) && !used.contains(name);
+        let all: Vec<Vec<u8>> = names.filter(is_free).take(ids.len()).collect();
         let own_leases = if lease.session().is_none() { vec![lease.id()] } else { Vec::new() };
-        let mine = Mine {
-            stored: stored.clone(),
-            lease,
-            created: None,
-            modified: 0,
-            bound: at,
-            asked: at,
-            holds: false,
-            since: None,
-            maybe: Vec::new(),
-            own_leases,
-            told,
-        };
-        table.insert(id.clone(), mine);
-        stored
+        for (id, stored) in ids.iter().zip(&all) {
+            let mine = Mine {
+                stored: stored.clone(),
+                lease: lease.clone(),
+                created: None,
+                modified: 0,
+                bound: at,
+                asked: at,
+                holds: false,
+                since: None,
+                maybe: Vec::new(),
+                own_leases: own_leases.clone(),
+                told,
+            };
+            table.insert(id.clone(), mine);
+        }
+        all
     }
 
     /// Records an entry that was read. Returns its state.
@@ -251,6 +259,14 @@ impl Entries {
 
     pub(super) fn remove(&self, id: &Id) -> Option<Mine> {
         self.0.lock().remove(id)
+    }
+
+    /// Removes the record of an entry that was not created. If its claim was dropped, another entry may be recorded.
+    pub(super) fn not_created(&self, id: &Id, stored: &[u8]) {
+        let mut table = self.0.lock();
+        if table.entries.get(id).is_some_and(|mine| mine.stored == stored) {
+            table.remove(id);
+        }
     }
 
     /// Ends a session if no entry is bound to it, and no request may still bind one. Returns whether the session was

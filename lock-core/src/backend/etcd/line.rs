@@ -127,7 +127,8 @@ impl Line {
         let (mut gone, read) = (Vec::new(), self.revision);
         for event in events {
             let is_put = event.kind == 0;
-            // A late report of the watch may be older than the last read.
+            // A late report of the watch may be older than the last read. All changes of one revision come in one
+            // report.
             let Some(kv) = event.kv.filter(|kv| kv.mod_revision > read) else { continue };
             self.revision = kv.mod_revision;
             let entries = self.queue.entries_mut();

@@ -30,16 +30,6 @@ pub(super) struct Acquire<'a> {
     pub(super) began: Moment,
 }
 
-/// The result of the request for a new entry.
-enum Written {
-    /// The claim is in the queue.
-    In(Joined),
-    /// The queue has changed since it was read.
-    Changed(Line),
-    /// The lease of the entry was over.
-    Over,
-}
-
 /// The way in which a claim has entered the queue.
 enum Joined {
     /// The claim is the only entry, so it holds the key.
@@ -87,26 +77,23 @@ impl<'a> Acquire<'a> {
                 Plan::Waits(held, before) => return self.joined(Joined::Waiting(held, before)).await,
             };
             plan = match self.put(&put, &mut used).await {
-                Ok(Written::In(joined)) => {
+                Ok(Created::At(revision, read)) => {
                     drop(turn);
-                    return self.joined(joined).await;
+                    return self.joined(self.joins(&put, read, revision)?).await;
                 }
-                Ok(Written::Changed(line)) => self.plan(&line)?,
-                Ok(Written::Over) => Plan::Put(put),
-                Err(failure) => self.or_refusal(failure).await?,
+                Ok(Created::Changed(line)) => self.plan(&line, 0)?,
+                Ok(Created::Over) => Plan::Put(put),
+                // A full database refuses the entry before it checks the queue. If the queue would refuse the claim too,
+                // that answer is more useful.
+                Err(failure) if failure.is_permanent() && failure.reaction != Reaction::Forbidden => {
+                    let line = self.store.read(&self.claim.key).await?;
+                    match self.plan(&line, 0)? {
+                        Plan::Put(_) => return Err(failure),
+                        plan => plan,
+                    }
+                }
+                Err(failure) => return Err(failure),
             }
-        }
-    }
-
-    /// Returns the better answer for a claim whose entry was not created. A full database refuses the entry before it
-    /// checks the queue. If the queue would refuse the claim too, that answer is more useful.
-    pub(super) async fn or_refusal(&self, failure: Failure) -> Result<Plan, Failure> {
-        if !failure.is_permanent() || failure.reaction == Reaction::Forbidden {
-            return Err(failure);
-        }
-        match self.plan(&self.store.read(&self.claim.key).await?)? {
-            Plan::Put(_) => Err(failure),
-            plan => Ok(plan),
         }
     }
 
@@ -115,9 +102,8 @@ impl<'a> Acquire<'a> {
     pub(super) async fn first_plan(&self) -> Result<Plan, Failure> {
         if let Some(copy) = self.copy()
             && copy.is_known(self.store.timeout() / 4).await
-            && let Some(Ok(plan)) = copy.look(|line| self.plan(line))
-            // The copy may be older than an answer to this process, so it alone cannot prove an error or a full queue.
-            && (self.room().is_none() || !matches!(plan, Plan::Refused(_)))
+            && let Some(Ok(plan)) = copy.look(|line| self.plan(line, 0))
+            && self.is_proved(&plan)
         {
             return Ok(plan);
         }
@@ -126,7 +112,7 @@ impl<'a> Acquire<'a> {
             return Ok(Plan::Put(Put { behind: None, waits: None }));
         }
         let line = self.store.read(&self.claim.key).await?;
-        self.plan(&line)
+        self.plan(&line, 0)
     }
 
     /// Returns the copy of the queue if the claim may wait in it. If another claim of this process is already in the
@@ -148,7 +134,14 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    pub(super) fn plan(&self, line: &Line) -> Result<Plan, Failure> {
+    /// Returns whether a copy of the queue is enough for this plan. The copy may be older than an answer to this process,
+    /// so it alone cannot prove that the queue is full.
+    pub(super) fn is_proved(&self, plan: &Plan) -> bool {
+        self.room().is_none() || !matches!(plan, Plan::Refused(_))
+    }
+
+    /// Plans the next step of the claim. `beside` claims are about to wait before it.
+    pub(super) fn plan(&self, line: &Line, beside: usize) -> Result<Plan, Failure> {
         let claim = self.claim;
         if let Some(place) = line.place_of(claim.owner) {
             self.store.entries.note(&self.id, &line.queue.entries()[place]);
@@ -164,7 +157,10 @@ impl<'a> Acquire<'a> {
         let held = line.held(claim, None, None);
         let passed_on = claim.queue == Queue::Barging && held.own;
         let waits = match self.ask {
-            Ask::Enqueue { room } => !passed_on && room.is_none_or(|room| held.waiters < Some(room)),
+            Ask::Enqueue { room } => {
+                !passed_on
+                    && room.is_none_or(|room| held.waiters.map(|waiters| waiters + beside) < Some(room))
+            }
             Ask::Probe | Ask::Try => false,
         };
         if !waits {
@@ -175,7 +171,7 @@ impl<'a> Acquire<'a> {
     }
 
     /// Adds an entry at the end of the planned queue. If the name of the new entry is in use, adds it to `used`.
-    async fn put(&self, put: &Put, used: &mut Vec<Vec<u8>>) -> Result<Written, Failure> {
+    async fn put(&self, put: &Put, used: &mut Vec<Vec<u8>>) -> Result<Created, Failure> {
         let (store, claim) = (self.store, self.claim);
         let lease = match put.waits {
             None => store.lease_for(claim, claim.ttl).await?,
@@ -183,8 +179,7 @@ impl<'a> Acquire<'a> {
         };
         claim.mark_sent();
         let told = if put.waits.is_some() { Told::Waits } else { Told::Done };
-        let fits = |name: &[u8]| !used.iter().any(|used| used == name);
-        let stored = store.entries.begin(&self.id, lease.clone(), told, fits, now());
+        let stored = store.entries.begin(&self.id, &lease, told, used, now());
         let granted = put.waits.is_none().then(clock::wall);
         let value = line::value(claim, claim.mode, granted, false);
         let entry = New { id: self.id.clone(), stored: stored.clone(), value };
@@ -194,16 +189,13 @@ impl<'a> Acquire<'a> {
             (None, None) => None,
         };
         let (key, behind) = (&claim.key, put.behind.clone());
-        let creation = Creation { key, lease: &lease, entries: vec![entry], behind, read };
-        Ok(match store.create(creation).await? {
-            Created::At(revision, read) => Written::In(self.joins(put, read, revision)?),
-            Created::Changed(line) => {
-                // Another program uses this name, or an earlier owner whose `min_hold` is not over.
-                used.extend(line.has(&stored).then_some(stored));
-                Written::Changed(line)
-            }
-            Created::Over => Written::Over,
-        })
+        let created =
+            store.create(Creation { key, lease: &lease, entries: vec![entry], behind, read }).await?;
+        if let Created::Changed(line) = &created {
+            // Another program uses this name, or an earlier owner whose `min_hold` is not over.
+            used.extend(line.has(&stored).then_some(stored));
+        }
+        Ok(created)
     }
 
     /// Returns how the claim has entered the queue. `read` is what its transaction read at `revision`.

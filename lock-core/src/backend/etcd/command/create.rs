@@ -74,7 +74,7 @@ impl Store {
                 Ok(Created::Changed(store::line(&mut answer.ranges(), revision)?))
             }
             Err(failure) if failure.reaction == Reaction::NoLease => {
-                creation.entries.iter().for_each(|entry| drop(self.entries.remove(&entry.id)));
+                self.not_created(&creation);
                 if let Some(session) = lease.session() {
                     self.session_lost(session);
                 }
@@ -87,9 +87,13 @@ impl Store {
         }
     }
 
-    /// Removes the records of entries that were not created.
+    fn not_created(&self, creation: &Creation<'_>) {
+        creation.entries.iter().for_each(|entry| self.entries.not_created(&entry.id, &entry.stored));
+    }
+
+    /// Removes the records of entries that were not created, and ends their separate lease.
     async fn forget(&self, creation: &Creation<'_>) {
-        creation.entries.iter().for_each(|entry| drop(self.entries.remove(&entry.id)));
+        self.not_created(creation);
         if creation.lease.session().is_none() {
             // If this fails, the lease expires.
             let _ = self.revoke(creation.lease.id()).await;

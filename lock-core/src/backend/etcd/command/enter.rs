@@ -1,5 +1,6 @@
 //! Has the claims of this process that may wait for a key enter its queue in their order of arrival.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,16 +12,17 @@ use crate::backend::Mode;
 use crate::backend::etcd::entering::{Arrival, Gathered, Place, Wanted, Word};
 use crate::backend::etcd::entries::{Id, Lease, Told};
 use crate::backend::etcd::error::Failure;
-use crate::backend::etcd::keyspace;
 use crate::backend::etcd::line::{self, Line};
 use crate::backend::etcd::plan::{Behind, Plan, Put, Waits};
 use crate::backend::etcd::session::now;
 use crate::backend::etcd::store::{OPS, Store, counts};
+use crate::backend::etcd::ttl;
+use crate::backend::remote::deadline;
 use crate::backend::remote::wait_queue::WaitQueue;
 use crate::error::LockErrorKind;
 
-/// How long the gathered claims wait for those that are requesting their entries themselves, whose runtime may have
-/// stopped. After this time only the order is lost.
+/// The longest time for which a claim waits for the claims before it, whose runtime may have stopped. After this time
+/// it enters by itself, and only the order is lost.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The largest number of entries in one transaction, which also checks the queue and reads it.
@@ -30,38 +32,30 @@ impl Acquire<'_> {
     /// Returns the first step of a claim that has no entry. A claim that may wait takes its turn among the claims of
     /// this process, and requests its entry within its turn.
     pub(super) async fn enter(&self) -> Word {
-        let (store, claim) = (self.store, self.claim);
+        let (store, claim, line) = (self.store, self.claim, &self.id.line);
         if !self.ask.enqueues() {
             return Ok((self.first_plan().await?, None));
         }
-        let wanted = || Wanted { claim: claim.clone(), ask: self.ask, began: self.began };
-        let (place, starts_task) = match store.entering.arrive(&self.id.line, claim.mode, wanted) {
+        let wanted = || Wanted::new(claim.clone(), self.ask, self.began);
+        let (place, starts_task) = match store.entering.arrive(line, claim.mode, wanted) {
             Arrival::Enters(turn) => return Ok((self.first_plan().await?, Some(turn))),
             Arrival::Gathers { place, starts_task } => (place, starts_task),
         };
         let mut gathering = Gathering { acquire: self, place, is_over: false };
         if starts_task {
-            let task = Task { store: Arc::clone(store), line: self.id.line.clone(), is_over: false };
+            let task = Task { store: Arc::clone(store), line: line.clone(), is_over: false };
             store.runtime_of(claim).spawn(task.run());
         }
-        let word = gathering.place.told().await;
+        let word = gathering.word().await;
+        gathering.is_over = true;
         match word {
-            None if store.entries.get(&self.id).is_none() => {
-                gathering.is_over = true;
-                Ok((self.first_plan().await?, None))
-            }
-            None => Err(Failure::new(LockErrorKind::Unavailable, "the runtime is shutting down").in_doubt()),
+            None => Ok((self.first_plan().await?, None)),
             Some(word) => {
-                gathering.is_over = true;
-                match word {
-                    Err(failure) if !failure.is_in_doubt() => Ok((self.or_refusal(failure).await?, None)),
-                    word => {
-                        if matches!(word, Err(_) | Ok((Plan::Waits(..), _))) {
-                            claim.mark_sent();
-                        }
-                        word
-                    }
+                if matches!(&word, Ok((Plan::Waits(..), _))) || word.as_ref().is_err_and(Failure::is_in_doubt)
+                {
+                    claim.mark_sent();
                 }
+                word
             }
         }
     }
@@ -71,8 +65,30 @@ impl Acquire<'_> {
 struct Gathering<'a> {
     acquire: &'a Acquire<'a>,
     place: Place,
-    /// Whether the claim has its word.
+    /// Whether the claim no longer waits.
     is_over: bool,
+}
+
+impl Gathering<'_> {
+    /// Returns what the claim is told. `None` if it is to enter by itself, and no request contains it.
+    async fn word(&mut self) -> Option<Word> {
+        let Acquire { store, claim, id, .. } = self.acquire;
+        let patience = PATIENCE.min(deadline::of_call(store.timeout(), claim.ttl) / 2);
+        let word = match timeout(patience, self.place.told()).await {
+            Ok(word) => word,
+            Err(_) if self.place.withdraw() => {
+                store.entering.forget_task(&id.line);
+                return None;
+            }
+            // The answer to its request is still to come.
+            Err(_) => self.place.told().await,
+        };
+        if word.is_some() || store.entries.get(id).is_none() {
+            return word;
+        }
+        // The task was dropped during the request.
+        Some(Err(Failure::new(LockErrorKind::Unavailable, "the runtime is shutting down").in_doubt()))
+    }
 }
 
 impl Drop for Gathering<'_> {
@@ -82,7 +98,7 @@ impl Drop for Gathering<'_> {
         }
         let Acquire { store, claim, id, .. } = self.acquire;
         claim.mark_sent();
-        // As for a request of its own that is dropped: the entry may be created after the claim is released.
+        // The entry may be created after the release of the claim, as that of any request that is dropped.
         if let Some(mine) = store.entries.get(id).filter(|mine| mine.created.is_none())
             && let Some(session) = mine.lease.session()
         {
@@ -94,57 +110,60 @@ impl Drop for Gathering<'_> {
 /// The first steps of gathered claims, from the first claim on.
 #[derive(Default)]
 struct Round {
-    /// The claims that go on by themselves, by number.
-    told: Vec<(u64, Result<Plan, Failure>)>,
-    /// The claims that wait, by number.
-    wait: Vec<(u64, Waits)>,
+    steps: Vec<Step>,
     behind: Behind,
+    /// Whether a copy of the queue is not enough for a step.
+    is_unproved: bool,
+}
+
+/// The step of a gathered claim.
+enum Step {
+    /// The claim goes on by itself.
+    Told(Result<Plan, Failure>),
+    Waits(Waits),
 }
 
 impl Round {
-    /// Plans the steps of gathered claims, as far as they do not depend on the steps before. `plan` returns the step of
-    /// one claim at a queue of these `modes`. The claims that hold the key at once request their entries themselves,
-    /// beside each other. The claims that wait enter together, under one lease.
-    fn new(
+    /// Plans the steps of gathered claims, as far as they do not depend on the answers to the steps before. `plan`
+    /// returns the step of one claim at a queue of these `modes`; it is given the number of claims that wait before it.
+    /// The claims that hold the key at once request their entries themselves, beside each other. The claims that wait
+    /// enter together, under one lease.
+    fn new<'a>(
         modes: Vec<Mode>,
-        gathered: &[(u64, Arc<Wanted>)],
-        plan: impl Fn(&Wanted) -> Result<Plan, Failure>,
+        gathered: impl Iterator<Item = &'a Wanted>,
+        plan: impl Fn(&Wanted, usize) -> Result<Plan, Failure>,
     ) -> Self {
         let (mut round, mut queue) = (Self::default(), WaitQueue::new(modes));
-        let (mut admitted, mut lease) = (false, None);
-        for (number, wanted) in gathered {
-            match plan(wanted) {
+        let (mut admitted, mut waiting, mut lease) = (false, 0, None);
+        for wanted in gathered {
+            let step = match plan(wanted, waiting) {
                 Ok(Plan::Put(Put { behind, waits: Some(waits) })) => {
                     let is_alike = *lease.get_or_insert(waiter_lease(wanted)) == waiter_lease(wanted);
-                    if admitted || !is_alike || round.wait.len() == TOGETHER {
+                    if admitted || !is_alike || waiting == TOGETHER {
                         break;
                     }
                     round.behind = behind;
-                    round.wait.push((*number, waits));
+                    waiting += 1;
+                    Step::Waits(waits)
                 }
                 Ok(plan @ Plan::Put(_)) => {
-                    if !round.wait.is_empty() || !queue.admits(wanted.claim.mode) {
+                    if waiting > 0 || !queue.admits(wanted.claim.mode) {
                         break;
                     }
                     queue.entries_mut().push(wanted.claim.mode);
                     admitted = true;
-                    round.told.push((*number, Ok(plan)));
+                    Step::Told(Ok(plan))
                 }
-                refused => round.told.push((*number, refused)),
-            }
+                refused => Step::Told(refused),
+            };
+            round.steps.push(step);
         }
         round
-    }
-
-    /// Returns whether a claim is refused. A copy of the queue may be older than an answer to this process, so it alone
-    /// cannot prove that.
-    fn refuses(&self) -> bool {
-        self.told.iter().any(|(_, plan)| matches!(plan, Err(_) | Ok(Plan::Refused(_))))
     }
 }
 
 fn waiter_lease(wanted: &Wanted) -> Duration {
-    wanted.claim.ttl.min(WAITER_LEASE)
+    ttl::rounded_up(wanted.claim.ttl.min(WAITER_LEASE))
 }
 
 /// The task that has the gathered claims of a key enter.
@@ -158,52 +177,75 @@ struct Task {
 impl Drop for Task {
     fn drop(&mut self) {
         if !self.is_over {
-            self.store.entering.end_task(&self.line);
+            self.store.entering.forget_task(&self.line);
         }
     }
 }
 
 impl Task {
     async fn run(mut self) {
-        // The queue that the last transaction has found, and the names in it that it could not use.
+        let (mut gathered, mut is_patient) = (VecDeque::<Gathered>::new(), true);
+        // The queue that the last transaction has found, and the names in it that the transaction could not use.
         let (mut found, mut used) = (None, Vec::new());
         loop {
-            self.nobody_inside().await;
-            let gathered = self.store.entering.gathered(&self.line);
+            // If a runtime has stopped, its other claims are not waited for either.
+            is_patient = is_patient && self.nobody_inside().await;
+            gathered.retain(|one| !one.wanted.is_gone());
+            gathered.extend(self.store.entering.gathered(&self.line, !gathered.is_empty()));
             if gathered.is_empty() {
                 self.is_over = true;
                 return;
             }
-            let round = match found.take() {
-                Some(line) => Ok(self.round(&line, &gathered)),
-                None => self.look(&gathered).await,
+            let known = found.take().map(|line| self.round(&line, &gathered));
+            let round = match known.filter(|round| !round.is_unproved) {
+                Some(round) => round,
+                None => match self.look(&gathered).await {
+                    Ok(round) => round,
+                    // Each claim finds out by itself what is wrong.
+                    Err(_) => {
+                        gathered.clear();
+                        continue;
+                    }
+                },
             };
-            match round {
-                Ok(round) => {
-                    self.tell(round.told);
-                    found = self.queue(&gathered, round.wait, round.behind, &mut used).await;
-                }
-                Err(failure) => {
-                    self.tell(gathered.iter().map(|(number, _)| (*number, Err(failure.clone()))).collect());
+            let mut wait = Vec::new();
+            let claims: Vec<Gathered> = gathered.drain(..round.steps.len()).collect();
+            for (one, step) in claims.into_iter().zip(round.steps) {
+                match step {
+                    Step::Told(plan) => self.tell(one, plan),
+                    Step::Waits(waits) => wait.push((one, waits)),
                 }
             }
+            let (again, line) = self.queue(wait, round.behind, &mut used).await;
+            again.into_iter().rev().for_each(|one| gathered.push_front(one));
+            found = line;
         }
     }
 
-    /// Waits until no claim is requesting its entry itself.
-    async fn nobody_inside(&self) {
+    /// Waits until no claim is requesting its entry itself. Returns `false` if that takes too long.
+    async fn nobody_inside(&self) -> bool {
         let entering = &self.store.entering;
         while let Some(left) = entering.inside(&self.line) {
             let left = left.notified();
             if entering.inside(&self.line).is_some() && timeout(PATIENCE, left).await.is_err() {
                 entering.forget_inside(&self.line);
+                return false;
             }
         }
+        true
     }
 
-    fn round(&self, line: &Line, gathered: &[(u64, Arc<Wanted>)]) -> Round {
+    fn round(&self, line: &Line, gathered: &VecDeque<Gathered>) -> Round {
         let modes = line.queue.entries().iter().map(|entry| entry.mode).collect();
-        Round::new(modes, gathered, |wanted| self.acquire(wanted).plan(line))
+        let wanted = gathered.iter().map(|one| &*one.wanted);
+        let mut round =
+            Round::new(modes, wanted.clone(), |wanted, beside| self.acquire(wanted).plan(line, beside));
+        round.is_unproved = round.steps.iter().zip(wanted).any(|(step, wanted)| match step {
+            Step::Told(Ok(plan)) => !self.acquire(wanted).is_proved(plan),
+            Step::Told(Err(_)) => true,
+            Step::Waits(_) => false,
+        });
+        round
     }
 
     fn acquire<'a>(&'a self, wanted: &'a Wanted) -> Acquire<'a> {
@@ -211,105 +253,101 @@ impl Task {
     }
 
     /// Plans the steps of gathered claims from the copy of the queue, or reads the queue.
-    async fn look(&self, gathered: &[(u64, Arc<Wanted>)]) -> Result<Round, Failure> {
-        let Some((_, first)) = gathered.first() else { return Ok(Round::default()) };
+    async fn look(&self, gathered: &VecDeque<Gathered>) -> Result<Round, Failure> {
+        let Some(first) = gathered.front() else { return Ok(Round::default()) };
         let store = &self.store;
-        if let Some(copy) = self.acquire(first).copy()
+        if let Some(copy) = self.acquire(&first.wanted).copy()
             && copy.is_known(store.timeout() / 4).await
             && let Some(round) = copy.look(|line| self.round(line, gathered))
-            && !round.refuses()
+            && !round.is_unproved
         {
             return Ok(round);
         }
-        let line = store.within(store.timeout(), store.read(&first.claim.key)).await;
-        Ok(self.round(&line.map_err(Failure::before_any_request)?, gathered))
+        let line = store.within(store.timeout(), store.read(&first.wanted.claim.key)).await?;
+        Ok(self.round(&line, gathered))
     }
 
-    /// Tells gathered claims their steps. A claim that requests its entry itself gets a turn.
-    fn tell(&self, told: Vec<(u64, Result<Plan, Failure>)>) {
-        let numbers: Vec<u64> = told.iter().map(|(number, _)| *number).collect();
-        let taken = self.store.entering.take(&self.line, &numbers, |_| {});
-        for (one, plan) in matching(taken, told) {
-            let turn = match plan {
-                Ok(Plan::Put(_)) => self.store.entering.turn_of(&self.line, one.wanted.claim.mode),
-                _ => None,
-            };
-            one.tell(plan.map(|plan| (plan, turn)));
-        }
+    /// Tells a claim its step. A claim that requests its entry itself gets a turn.
+    fn tell(&self, one: Gathered, plan: Result<Plan, Failure>) {
+        let turn = match plan {
+            Ok(Plan::Put(_)) => self.store.entering.turn_of(&self.line, one.wanted.claim.mode),
+            _ => None,
+        };
+        one.tell(plan.map(|plan| (plan, turn)));
     }
 
-    /// Adds entries of claims that wait, in one transaction. If the queue has changed, the claims stay gathered, and
-    /// this returns the queue. Records the names that are in use by others in `used`.
+    /// Adds entries of claims that wait, in one transaction. If the queue has changed, returns the claims, and the queue
+    /// if it was read. Records the names that others use in `used`.
     async fn queue(
         &self,
-        gathered: &[(u64, Arc<Wanted>)],
-        wait: Vec<(u64, Waits)>,
+        wait: Vec<(Gathered, Waits)>,
         behind: Behind,
         used: &mut Vec<Vec<u8>>,
-    ) -> Option<Line> {
-        let (store, numbers) = (&self.store, wait.iter().map(|(number, _)| *number).collect::<Vec<u64>>());
-        let (_, first) = gathered.iter().find(|(number, _)| numbers.first() == Some(number))?;
-        let session = match store.within(store.timeout(), store.session(waiter_lease(first))).await {
-            Ok(session) => session,
-            Err(failure) => {
-                let failure = failure.before_any_request();
-                self.tell(numbers.iter().map(|number| (*number, Err(failure.clone()))).collect());
-                return None;
-            }
+    ) -> (Vec<Gathered>, Option<Line>) {
+        let nothing = (Vec::new(), None);
+        let Some((first, _)) = wait.first() else { return nothing };
+        let (store, key) = (&self.store, first.wanted.claim.key.clone());
+        let Ok(session) = store.within(store.timeout(), store.session(waiter_lease(&first.wanted))).await
+        else {
+            return nothing;
         };
-        let (lease, mut entries) = (Lease::Shared(session), Vec::<New>::new());
-        // A claim that is dropped from here on finds the record of its entry.
-        let taken = store.entering.take(&self.line, &numbers, |wanted| {
-            let id = Id::new(&wanted.claim.key, wanted.claim.owner);
-            let fits = |name: &[u8]| {
-                let last = entries.last().map(|last| keyspace::order(&last.stored));
-                last < Some(keyspace::order(name)) && !used.iter().any(|used| used == name)
-            };
-            let stored = store.entries.begin(&id, lease.clone(), Told::Waits, fits, now());
-            let value = line::value(&wanted.claim, wanted.claim.mode, None, false);
-            entries.push(New { id, stored, value });
-        });
+        let lease = Lease::Shared(session);
+        let (taken, entries) = self.take(wait, &lease, used);
         if taken.is_empty() {
-            return None;
+            return nothing;
         }
         let names: Vec<Vec<u8>> = entries.iter().map(|entry| entry.stored.clone()).collect();
-        let (key, read) = (&first.claim.key, Some(counts(&first.claim.key)));
-        let creation = Creation { key, lease: &lease, entries, behind, read };
+        let creation = Creation { key: &key, lease: &lease, entries, behind, read: Some(counts(&key)) };
+        let again = |taken: Vec<(Gathered, Waits)>| {
+            taken.into_iter().map(|(one, _)| one).filter(|one| one.wanted.put_back()).collect()
+        };
         match store.within(store.timeout(), store.create(creation)).await {
             Ok(Created::At(_, read)) => {
+                used.clear();
                 let count = read.and_then(|read| usize::try_from(read.count).ok()).unwrap_or_default();
                 let before = count.saturating_sub(taken.len());
-                for (at, (one, waits)) in matching(taken, wait).enumerate() {
-                    let held = waits.behind(before + at, one.wanted.began);
-                    one.tell(Ok((Plan::Waits(held, before + at), None)));
+                for (before, (one, waits)) in (before..).zip(taken) {
+                    let held = waits.behind(before, one.wanted.began);
+                    one.tell(Ok((Plan::Waits(held, before), None)));
                 }
-                None
+                nothing
             }
             Ok(Created::Changed(line)) => {
                 used.extend(names.into_iter().filter(|name| line.has(name)));
-                store.entering.put_back(&self.line, taken);
-                Some(line)
+                (again(taken), Some(line))
             }
-            Ok(Created::Over) => {
-                store.entering.put_back(&self.line, taken);
-                None
-            }
+            Ok(Created::Over) => (again(taken), None),
             Err(failure) => {
-                taken.into_iter().for_each(|one| one.tell(Err(failure.clone())));
-                None
+                // If no request was executed, each claim goes on by itself, and finds out what is wrong.
+                let in_doubt = taken.into_iter().filter(|_| failure.is_in_doubt());
+                in_doubt.for_each(|(one, _)| one.tell(Err(failure.clone())));
+                nothing
             }
         }
     }
-}
 
-/// Returns the gathered claims with what is planned for them. Both are in the same order, but some claims may have been
-/// dropped.
-fn matching<T>(taken: Vec<Gathered>, planned: Vec<(u64, T)>) -> impl Iterator<Item = (Gathered, T)> {
-    let mut planned = planned.into_iter();
-    taken.into_iter().filter_map(move |one| {
-        let (_, plan) = planned.find(|(number, _)| *number == one.number)?;
-        Some((one, plan))
-    })
+    /// Records the entries of claims that have not been dropped. A claim that is dropped later finds its record.
+    fn take(
+        &self,
+        wait: Vec<(Gathered, Waits)>,
+        lease: &Lease,
+        used: &[Vec<u8>],
+    ) -> (Vec<(Gathered, Waits)>, Vec<New>) {
+        let id = |one: &Gathered| Id::new(&one.wanted.claim.key, one.wanted.claim.owner);
+        let ids: Vec<Id> = wait.iter().map(|(one, _)| id(one)).collect();
+        let names = self.store.entries.begin_all(&ids, lease, Told::Waits, used, now());
+        let all = wait.into_iter().zip(ids.into_iter().zip(names));
+        let taken = all.filter_map(|(one, (id, stored))| {
+            let wanted = &one.0.wanted;
+            if !wanted.take() {
+                self.store.entries.not_created(&id, &stored);
+                return None;
+            }
+            let value = line::value(&wanted.claim, wanted.claim.mode, None, false);
+            Some((one, New { id, stored, value }))
+        });
+        taken.unzip()
+    }
 }
 
 #[cfg(test)]
@@ -329,12 +367,12 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(2);
 
-    fn wanted(mode: Mode, ttl: Duration) -> Arc<Wanted> {
+    fn wanted(mode: Mode, ttl: Duration) -> Wanted {
         let owner = OwnerSource::new().expect("random bytes").mint();
         let record = OwnerRecord::new(Identity::of_this_process("").into(), None);
         let mut claim = Claim::new(Key::new("k").expect("a key"), owner, ttl, record);
         claim.mode = mode;
-        Arc::new(Wanted { claim, ask: Ask::Enqueue { room: None }, began: now() })
+        Wanted::new(claim, Ask::Enqueue { room: None }, now())
     }
 
     /// Each letter is a claim: `x` exclusive, `r` a reader, a digit a permit of a semaphore of this size. Capitals have
@@ -364,42 +402,35 @@ mod tests {
             };
             let modes: Vec<Mode> = queue.chars().map(mode).collect();
             let letters: Vec<char> = gathered.chars().filter(|letter| *letter != '|').collect();
-            let claim = |(number, letter): (u64, &char)| {
-                (number, wanted(mode(*letter), if letter.is_uppercase() { TTL * 3 } else { TTL }))
-            };
-            let claims: Vec<_> = (0..).zip(&letters).map(claim).collect();
-            let plan = |wanted: &Wanted| {
-                let is_it = |(_, claim): &&(u64, Arc<Wanted>)| std::ptr::eq(&**claim, wanted);
-                let (number, _) = claims.iter().find(is_it).expect("one of them");
-                if letters[usize::try_from(*number).expect("few")] == '-' {
+            let ttl = |letter: &char| if letter.is_uppercase() { TTL * 3 } else { TTL };
+            let claims: Vec<_> = letters.iter().map(|letter| wanted(mode(*letter), ttl(letter))).collect();
+            let plan = |wanted: &Wanted, _| {
+                let at = claims.iter().position(|claim| std::ptr::eq(claim, wanted)).expect("one of them");
+                if letters[at] == '-' {
                     return Ok(Plan::Refused(Attempt::Held(Held::default())));
                 }
                 let holds = WaitQueue::new(modes.clone()).admits(wanted.claim.mode);
                 let waits = (!holds).then(|| Waits { held: Held::default(), holding: 1 });
                 Ok(Plan::Put(Put { behind: None, waits }))
             };
-            let round = Round::new(modes.clone(), &claims, plan);
-            let told = round.told.iter().map(|(number, _)| *number);
-            let mut planned: Vec<u64> = told.chain(round.wait.iter().map(|(number, _)| *number)).collect();
-            planned.sort_unstable();
-            let expected = u64::try_from(gathered.find('|').expect("a mark")).expect("few");
-            assert_eq!(planned, Vec::from_iter(0..expected), "{queue} {gathered}");
-            assert_eq!(
-                round.refuses(),
-                gathered.split('|').next().expect("text").contains('-'),
-                "{gathered}"
-            );
+            let round = Round::new(modes.clone(), claims.iter(), plan);
+            assert_eq!(round.steps.len(), gathered.find('|').expect("a mark"), "{queue} {gathered}");
         }
     }
 
     #[test]
-    fn a_transaction_has_a_limit() {
-        let claims: Vec<_> = (0..300).map(|number| (number, wanted(Mode::Exclusive, TTL))).collect();
-        let waits = |_: &Wanted| {
-            let waits = Some(Waits { held: Held::default(), holding: 1 });
-            Ok(Plan::Put(Put { behind: None, waits }))
+    fn a_transaction_and_a_queue_have_a_limit() {
+        let claims: Vec<_> = (0..300).map(|_| wanted(Mode::Exclusive, TTL)).collect();
+        let waits =
+            || Ok(Plan::Put(Put { behind: None, waits: Some(Waits { held: Held::default(), holding: 1 }) }));
+        let count = |round: Round| round.steps.iter().filter(|step| matches!(step, Step::Waits(_))).count();
+        assert_eq!(count(Round::new(vec![Mode::Exclusive], claims.iter(), |_, _| waits())), TOGETHER);
+        let has_room = |_: &Wanted, beside| match beside {
+            0..5 => waits(),
+            _ => Ok(Plan::Refused(Attempt::Held(Held::default()))),
         };
-        assert_eq!(Round::new(vec![Mode::Exclusive], &claims, waits).wait.len(), TOGETHER);
+        let round = Round::new(vec![Mode::Exclusive], claims.iter(), has_room);
+        assert_eq!((round.steps.len(), count(round)), (300, 5), "those before it take the room");
     }
 
     /// Returns a store that never gets a connection.
@@ -429,18 +460,25 @@ mod tests {
             let mut enters = Box::pin(acquire.enter());
             assert!(timeout(Duration::ZERO, &mut enters).await.is_err(), "it has gathered");
             let session = Arc::new(Session::new(1, TTL, now()));
-            let begin = |_: &Wanted| {
-                let lease = Lease::Shared(Arc::clone(&session));
-                drop(store.entries.begin(&acquire.id, lease, Told::Waits, |_| true, now()));
-            };
-            let taken = if is_taken { store.entering.take(line, &[1], begin) } else { Vec::new() };
+            let gathered = store.entering.gathered(line, false);
+            if is_taken {
+                store.entries.begin(
+                    &acquire.id,
+                    &Lease::Shared(Arc::clone(&session)),
+                    Told::Waits,
+                    &[],
+                    now(),
+                );
+                assert!(gathered[0].wanted.take());
+            }
             if is_answered {
                 store.entries.change(&acquire.id, |mine| mine.created = Some(7));
             }
             drop(enters);
             assert_eq!(session.is_retired(), is_taken && !is_answered, "{is_taken} {is_answered}");
             assert_eq!(wanted.claim.is_sent(), is_taken, "{is_taken} {is_answered}");
-            drop((before, taken));
+            assert!(!gathered[0].wanted.put_back(), "it does not gather again");
+            drop(before);
         }
     }
 }

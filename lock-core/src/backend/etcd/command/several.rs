@@ -93,7 +93,7 @@ impl Store {
                     self.entries.change(id, |mine| mine.maybe.push(lease.id()));
                     entry.stored.clone()
                 }
-                None => self.entries.begin(id, lease.clone(), Told::Done, |_| true, now()),
+                None => self.entries.begin(id, &lease, Told::Done, &[], now()),
             };
             if lease.session().is_none() {
                 self.entries.change(id, |mine| mine.own_leases.push(lease.id()));

@@ -66,7 +66,7 @@ mod tests {
         let claim = Claim::new(Key::new("k").expect("a key"), source.mint(), TTL, record);
         let (entries, id) = (Entries::default(), Id::new(&claim.key, claim.owner));
         let lease = Lease::Shared(Arc::new(Session::new(2, TTL, now())));
-        let stored = entries.begin(&id, lease, Told::Waits, |_| true, now());
+        let stored = entries.begin(&id, &lease, Told::Waits, &[], now());
         entries.change(&id, |mine| (mine.created, mine.modified) = (Some(6), 6));
         let known = entries.get(&id).expect("it was noted");
         let kv = |key: &[u8], create_revision, value, lease| KeyValue {

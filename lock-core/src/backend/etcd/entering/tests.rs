@@ -11,7 +11,7 @@ fn wanted(mode: Mode) -> Wanted {
     let record = OwnerRecord::new(Identity::of_this_process("").into(), None);
     let mut claim = Claim::new(Key::new("k").expect("a key"), owner, Duration::from_secs(5), record);
     claim.mode = mode;
-    Wanted { claim, ask: Ask::Enqueue { room: None }, began: crate::backend::etcd::session::now() }
+    Wanted::new(claim, Ask::Enqueue { room: None }, crate::backend::etcd::session::now())
 }
 
 fn arrive(entering: &Arc<Entering>, mode: Mode) -> Arrival {
@@ -33,12 +33,8 @@ fn gathers(entering: &Arc<Entering>, mode: Mode) -> (Place, bool) {
     }
 }
 
-fn numbers(entering: &Entering) -> Vec<u64> {
-    entering.gathered(LINE).iter().map(|(number, _)| *number).collect()
-}
-
 fn is_unused(entering: &Entering) -> bool {
-    entering.0.lock().is_empty()
+    entering.0.lock().entrances.is_empty()
 }
 
 #[tokio::test]
@@ -54,52 +50,51 @@ async fn who_arrives_while_another_enters_gathers() {
     drop(turn);
     left.await;
     assert!(entering.inside(LINE).is_none());
-    assert_eq!(numbers(&entering), [1, 2]);
+    let mut gathered = entering.gathered(LINE, false);
+    let is_of = |one: &Gathered, place: &Place| Arc::ptr_eq(&one.wanted, &place.wanted);
+    assert!(
+        matches!(&gathered[..], [one, two] if is_of(one, &first) && is_of(two, &second)),
+        "in their order"
+    );
     let (third, starts) = gathers(&entering, Mode::Shared);
     assert!(!starts, "the task still has claims");
-    let taken = entering.take(LINE, &[1], |_| {});
     let turn = entering.turn_of(LINE, Mode::Exclusive);
-    taken.into_iter().for_each(|one| one.tell(Ok((Plan::Known, None))));
-    assert!(matches!(first.told().await, Some(Ok((Plan::Known, None)))));
+    gathered.remove(0).tell(Ok((Plan::Known, turn)));
     assert!(entering.inside(LINE).is_some(), "the turn of the one that was told");
-    drop((turn, second, third));
-    entering.end_task(LINE);
-    assert!(is_unused(&entering));
+    let word = first.told().await;
+    assert!(matches!(word, Some(Ok((Plan::Known, Some(_))))));
+    drop(word);
+    assert_eq!(entering.gathered(LINE, true).len(), 1);
+    assert!(entering.gathered(LINE, true).is_empty() && !is_unused(&entering), "the task has claims");
+    assert!(entering.gathered(LINE, false).is_empty() && is_unused(&entering), "the task has ended");
+    drop((second, third));
 }
 
 #[test]
 fn readers_enter_beside_each_other_but_not_past_others() {
     let entering = Arc::new(Entering::default());
-    let readers = [(); 2].map(|()| enters(&entering, Mode::Shared));
+    let [first, second] = [(); 2].map(|()| enters(&entering, Mode::Shared));
     let (writer, _) = gathers(&entering, Mode::Exclusive);
     let (reader, _) = gathers(&entering, Mode::Shared);
-    let [first, second] = readers;
     drop(first);
     assert!(entering.inside(LINE).is_some());
     drop(second);
     assert!(entering.inside(LINE).is_none());
-    assert_eq!(numbers(&entering), [1, 2]);
     drop((writer, reader));
 }
 
-#[tokio::test]
-async fn a_claim_that_is_dropped_gathers_no_longer() {
-    let entering = Arc::new(Entering::default());
-    let turn = enters(&entering, Mode::Exclusive);
-    let mut places = [(); 4].map(|()| gathers(&entering, Mode::Exclusive).0);
-    assert!(places[0].withdraw());
-    let mut recorded = 0;
-    let taken = entering.take(LINE, &[1, 2, 3], |_| recorded += 1);
-    assert_eq!((taken.len(), recorded), (2, 2));
-    assert!(!places[1].withdraw(), "a request may contain it");
-    let [_, second, third, mut fourth] = places;
-    drop(second);
-    entering.put_back(LINE, taken);
-    assert_eq!(numbers(&entering), [3, 4], "in their order, without the one that was dropped");
-    entering.end_task(LINE);
-    assert!(fourth.told().await.is_none(), "it goes on by itself");
-    drop((turn, third));
-    assert!(is_unused(&entering));
+#[test]
+fn a_claim_that_is_dropped_is_in_no_later_request() {
+    let (waits, taken, refused) = (wanted(Mode::Exclusive), wanted(Mode::Exclusive), wanted(Mode::Exclusive));
+    let place = |wanted: Wanted| Place { wanted: Arc::new(wanted), told: oneshot::channel().1 };
+    let [waits, taken, refused] = [waits, taken, refused].map(place);
+    assert!(waits.withdraw() && waits.wanted.is_gone() && !waits.wanted.take());
+    assert!(taken.wanted.take() && !taken.withdraw(), "a request may contain it");
+    assert!(!taken.wanted.put_back());
+    assert!(
+        refused.wanted.take() && refused.wanted.put_back() && refused.withdraw(),
+        "its request was refused"
+    );
 }
 
 #[test]
@@ -113,16 +108,28 @@ fn a_claim_whose_runtime_has_stopped_is_waited_for_once() {
     drop(stopped);
     assert!(entering.inside(LINE).is_some(), "the turn of another claim");
     drop((turn, place));
+    entering.forget_task(LINE);
+    assert!(is_unused(&entering));
+    let stopped = enters(&entering, Mode::Exclusive);
+    entering.forget_inside(LINE);
+    assert!(is_unused(&entering));
+    let turn = enters(&entering, Mode::Exclusive);
+    drop(stopped);
+    assert!(entering.inside(LINE).is_some(), "the turn of a later crowd");
+    drop(turn);
+    assert!(is_unused(&entering));
 }
 
-#[test]
-fn the_task_ends_when_no_claim_is_gathered() {
+#[tokio::test]
+async fn without_its_task_a_claim_goes_on_by_itself() {
     let entering = Arc::new(Entering::default());
     let turn = enters(&entering, Mode::Exclusive);
     let (mut place, _) = gathers(&entering, Mode::Exclusive);
-    assert!(place.withdraw());
-    assert!(numbers(&entering).is_empty());
+    entering.forget_task(LINE);
+    assert!(place.told().await.is_none());
     let (_place, starts) = gathers(&entering, Mode::Exclusive);
-    assert!(starts, "the other task has ended");
+    assert!(starts, "another task");
     drop(turn);
+    entering.forget_task(LINE);
+    assert!(is_unused(&entering));
 }

@@ -11,7 +11,7 @@ fn shared(id: i64) -> Lease {
 /// Records an entry in the queue `line` that was created at revision 7 and is bound to `lease`.
 fn created(entries: &Entries, line: &[u8], lease: &Lease, at: Moment) -> Id {
     let id = Id { line: line.to_vec(), owner: OwnerSource::new().expect("random bytes").mint() };
-    entries.begin(&id, lease.clone(), Told::Waits, |_| true, at);
+    entries.begin(&id, lease, Told::Waits, &[], at);
     entries.change(&id, |mine| (mine.created, mine.modified) = (Some(7), 7));
     id
 }
@@ -44,14 +44,7 @@ fn a_name_is_used_by_one_entry_at_a_time() {
     let (entries, source) = (Entries::default(), OwnerSource::new().expect("random bytes"));
     let id = |line: &[u8]| Id { line: line.to_vec(), owner: source.mint() };
     let begin = |id: &Id, used: &[Vec<u8>]| {
-        String::from_utf8(entries.begin(
-            id,
-            shared(0xab),
-            Told::Waits,
-            |name| !used.contains(&name.to_vec()),
-            now(),
-        ))
-        .expect("text")
+        String::from_utf8(entries.begin(id, &shared(0xab), Told::Waits, used, now())).expect("text")
     };
     let (first, second) = (id(b"k/"), id(b"k/"));
     assert_eq!([begin(&first, &[]), begin(&second, &[])], ["k/ab", "k/ab-1"]);
@@ -73,7 +66,7 @@ fn a_lost_lease_names_each_holder_once() {
         [("a/", holds, 1, true), ("b/", holds, 1, true), ("a/", waits, 1, false), ("c/", other, 2, true)]
     {
         let entry = Id { line: line.as_bytes().to_vec(), owner };
-        entries.begin(&entry, shared(id), Told::Waits, |_| true, now());
+        entries.begin(&entry, &shared(id), Told::Waits, &[], now());
         entries.change(&entry, |mine| mine.holds = is_held);
     }
     assert!(uses(&entries, 1) && uses(&entries, 2));
