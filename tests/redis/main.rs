@@ -16,7 +16,6 @@ mod fair;
 mod fenced;
 #[path = "../findings/mod.rs"]
 mod findings;
-mod heard_first;
 mod history;
 #[path = "../in_line/mod.rs"]
 mod in_line;

@@ -111,9 +111,6 @@ impl Acquire<'_> {
             expected.granted(owner, contended);
         }
         let claim = self.claim.take(&engine.owners);
-        if contended {
-            claim.mark_contended();
-        }
         self.partial_grants.supersede();
         // The lease of a single key is renewed by the wait for the other keys, while that wait is polled.
         let options =

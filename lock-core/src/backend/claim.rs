@@ -182,7 +182,6 @@ impl Claim {
     pub(crate) fn set_owner(&mut self, owner: Owner) {
         self.owner = owner;
         *self.marks.resent.get_mut() = false;
-        *self.marks.contended.get_mut() = false;
     }
 
     /// Records that the last fencing token from the store is ahead of the store's clock, because the clock was set
@@ -224,18 +223,6 @@ impl Claim {
     #[must_use]
     pub fn may_be_shared(&self) -> bool {
         self.mode == Mode::Shared || self.marks.shared.load(Ordering::Relaxed)
-    }
-
-    /// Records that others waited in the store's queue when the claim was granted.
-    pub(crate) fn mark_contended(&self) {
-        self.marks.contended.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns whether [`mark_contended`](Self::mark_contended) was called. If so, the release is likely to grant the
-    /// key to another process.
-    #[cfg(feature = "redis")]
-    pub(crate) fn is_contended(&self) -> bool {
-        self.marks.contended.load(Ordering::Relaxed)
     }
 
     /// Records that a transaction of the application is about to [verify](Backend::lease_check) the lease.

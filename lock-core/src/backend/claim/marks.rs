@@ -13,8 +13,6 @@ pub(crate) struct Marks {
     pub(super) fence_ahead: AtomicBool,
     /// Whether a downgrade may have made the grant shared.
     pub(super) shared: AtomicBool,
-    /// Whether others waited in the store's queue when the claim was granted.
-    pub(super) contended: AtomicBool,
     /// Whether a transaction of the application may have verified the lease.
     pub(super) verified: AtomicBool,
     /// The last fencing token that was numbered in this process; 0 for none.
@@ -30,7 +28,6 @@ impl Clone for Marks {
             resent: AtomicBool::new(self.resent.load(Ordering::Relaxed)),
             fence_ahead: AtomicBool::new(self.fence_ahead.load(Ordering::Relaxed)),
             shared: AtomicBool::new(self.shared.load(Ordering::Relaxed)),
-            contended: AtomicBool::new(self.contended.load(Ordering::Relaxed)),
             verified: AtomicBool::new(self.verified.load(Ordering::Relaxed)),
             own_fence: AtomicU64::new(self.own_fence.load(Ordering::Relaxed)),
             fenced: AtomicBool::new(self.fenced.load(Ordering::Relaxed)),

@@ -41,8 +41,6 @@ impl<R: Role> Server<R> {
             None => (Script::Release, free(&connection, claim)),
             Some(keep) => (Script::Keep, retain(&connection, claim, keep)),
         };
-        // The server then notifies the next holder before it answers the release.
-        let _answered_first = claim.is_contended().then(|| connection.send_in_front());
         read(connection.run(script, &command).await)
     }
 }

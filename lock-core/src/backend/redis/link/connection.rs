@@ -1,14 +1,10 @@
 //! An established connection, and the requests that are sent over it.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Waker};
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, Value};
-use tokio::task::unconstrained;
 
 use super::clock::ServerClock;
 use super::subscriptions::Subscriptions;
@@ -90,26 +86,6 @@ impl<S> Connection<S> {
             Value::ServerError(error) => Err(self.noted(Failure::of_reply(&error))),
             value => Ok(value),
         }
-    }
-
-    /// Sends a short command in front of the next one. Its answer is not needed. Keep the returned future until the
-    /// next command is answered: if the future is dropped, the driver does not send the command.
-    ///
-    /// If answers to several clients are ready, Redis and Valkey write them in a certain order: the client whose empty
-    /// buffer was filled last comes first (`putClientInPendingWriteQueue` in `networking.c`). The answer to a script
-    /// follows the messages of the script. So without this command, the client that releases a lock gets its answer
-    /// before the next owner gets its message. With this command, the releasing client is last. The command is `TIME`,
-    /// which every connection already sends from time to time.
-    pub(crate) fn send_in_front(&self) -> Pin<Box<impl Future<Output = RedisResult<Value>>>> {
-        let mut connection = self.connection.clone();
-        let mut sending =
-            Box::pin(unconstrained(
-                async move { connection.send_packed_command(&::redis::cmd("TIME")).await },
-            ));
-        // The first poll queues the command, because the driver's queue is practically unbounded
-        // ([`QUEUE`](super::dial::QUEUE)). `unconstrained` exempts the command from tokio's budget for the task.
-        let _ = sending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        sending
     }
 
     /// Sends several commands at once and returns their answers. An error reply is returned as a value at its position.

@@ -199,9 +199,8 @@ pub(crate) async fn open<R: Role>(
 
 /// The capacity of the driver's queue. The capacity is so large that no command ever waits for space.
 ///
-/// A command that waits for space has no position in the queue yet, so another command may overtake it. With enough
-/// space, a command has its position after the first poll ([`Connection::send_in_front`]). The queue stays short
-/// nevertheless: each command has a caller with a deadline, and the driver drops the command when the caller is
+/// A command that waits for space has no position in the queue yet, so another command may overtake it. The queue stays
+/// short nevertheless: each command has a caller with a deadline, and the driver drops the command when the caller is
 /// dropped.
 pub(super) const QUEUE: usize = Semaphore::MAX_PERMITS;
 
