@@ -272,8 +272,8 @@ def run(arguments):
         computing = [binary for binary in binaries if binary.name in COMPUTING]
         waiting = [binary for binary in binaries if binary.name not in COMPUTING]
         for binary in computing:
-            # Half of the cores are reserved for the waiting tests, which should not be late.
-            binary.call["env"]["RUST_TEST_THREADS"] = os.environ.get("RUST_TEST_THREADS", str(max(1, CORES // 2)))
+            # With fewer threads they would end last, and everything would wait for them.
+            binary.call["env"]["RUST_TEST_THREADS"] = os.environ.get("RUST_TEST_THREADS", str(CORES))
         lock = threading.Lock()
         workers = [
             threading.Thread(target=work, args=(queue, lock, results), daemon=True)
