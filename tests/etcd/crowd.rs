@@ -28,7 +28,7 @@ impl Far {
         let etcd = Etcd::start();
         let proxy = Proxy::to(etcd.address(0));
         // The long timeout keeps a busy machine from looking like a slow server.
-        let locks = connect(&format!("etcd://127.0.0.1:{}?timeout=15s", proxy.port())).await;
+        let locks = connect(&format!("etcd://127.0.0.1:{}?timeout=60s", proxy.port())).await;
         proxy.delay(EACH_WAY);
         Self { etcd, locks, proxy }
     }

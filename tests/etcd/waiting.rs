@@ -19,6 +19,9 @@ const OF_A_WAITER: Duration = Duration::from_secs(4);
 
 /// The notifications of one deletion for the watches of two processes, and one more.
 const OF_ONE_RELEASE: f64 = 3.0;
+/// The notifications of the first renewal of a holder that had waited, which writes when it was granted. On a busy
+/// machine it comes while a release is watched.
+const OF_ONE_RENEWAL: f64 = 2.0;
 
 /// Two hundred waiters wait for one key. A release is sent once to each process, whatever the number of its waiters.
 #[tokio::test(flavor = "multi_thread")]
@@ -40,7 +43,7 @@ async fn one_release_is_told_once_to_each_process() {
     let next = waiting.join_next().await.expect("one is served").expect("no panic").expect("served");
     tokio::time::sleep(ms(300)).await;
     let told = events() - before;
-    assert!(told <= OF_ONE_RELEASE, "{told} notices of one release to {WAITERS} waiters");
+    assert!(told <= OF_ONE_RELEASE + OF_ONE_RENEWAL, "{told} notices of one release to {WAITERS} waiters");
     drop(next);
     waiting.abort_all();
     while waiting.join_next().await.is_some() {}
@@ -76,8 +79,9 @@ async fn one_release_of_a_semaphore_is_told_once_to_each_process() {
         let next = next.expect("one is served").expect("no panic").expect("served");
         tokio::time::sleep(ms(300)).await;
         let told = events() - before;
-        assert!(told <= OF_ONE_RELEASE, "{told} notices of one release to {SEMAPHORE_WAITERS} waiters");
         served.push(next);
+        let most = OF_ONE_RELEASE + OF_ONE_RENEWAL * served.len() as f64;
+        assert!(told <= most, "{told} notices of one release to {SEMAPHORE_WAITERS} waiters");
     }
     assert!(events() > at_first, "nobody was told");
     drop(served);

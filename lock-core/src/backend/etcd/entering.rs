@@ -24,7 +24,7 @@ pub(super) struct Entering(Mutex<State>);
 #[derive(Default)]
 struct State {
     entrances: HashMap<Vec<u8>, Entrance>,
-    /// The number of the last turn.
+    /// The number of the last turn or task.
     last: u64,
 }
 
@@ -36,9 +36,9 @@ struct Entrance {
     others: HashSet<u64>,
     /// The claims that have gathered since the task has last looked.
     gathered: Vec<Gathered>,
-    /// Whether a task has the gathered claims enter.
-    has_task: bool,
-    /// This is notified when nobody is inside any more.
+    /// The number of the task that has the gathered claims enter, and the number of times it has looked.
+    task: Option<(u64, u64)>,
+    /// This is notified when no claim is waited for inside any more.
     left: Arc<Notify>,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Gathered {
 pub(super) enum Arrival {
     /// The claim requests its entry itself, at once.
     Enters(Turn),
-    /// The claim has gathered behind others. If `starts_task` is set, it starts the task.
+    /// The claim has gathered behind others. If `starts_task` is set, it starts the task of its place.
     Gathers { place: Place, starts_task: bool },
 }
 
@@ -82,6 +82,8 @@ pub(super) struct Turn {
 
 /// The place of a gathered claim.
 pub(super) struct Place {
+    /// The number of the task that has the claim enter.
+    pub(super) task: u64,
     wanted: Arc<Wanted>,
     told: oneshot::Receiver<Word>,
 }
@@ -97,15 +99,18 @@ impl Entering {
         let State { entrances, last } = &mut *state;
         let entrance = entrances.entry(line.to_vec()).or_default();
         let may_enter = entrance.others.is_empty() && (mode == Mode::Shared || entrance.readers.is_empty());
-        if may_enter && !entrance.has_task {
+        if may_enter && entrance.task.is_none() {
             return Arrival::Enters(self.turn(entrance, last, line, mode));
         }
         let (told, answer) = oneshot::channel();
         let wanted = Arc::new(wanted());
         entrance.gathered.push(Gathered { wanted: Arc::clone(&wanted), told: Some(told) });
-        let starts_task = !entrance.has_task;
-        entrance.has_task = true;
-        Arrival::Gathers { place: Place { wanted, told: answer }, starts_task }
+        let starts_task = entrance.task.is_none();
+        let (task, _) = *entrance.task.get_or_insert_with(|| {
+            *last += 1;
+            (*last, 0)
+        });
+        Arrival::Gathers { place: Place { task, wanted, told: answer }, starts_task }
     }
 
     fn turn(self: &Arc<Self>, entrance: &mut Entrance, last: &mut u64, line: &[u8], mode: Mode) -> Turn {
@@ -129,31 +134,51 @@ impl Entering {
         Some(Arc::clone(&entrance.left))
     }
 
-    /// Returns the claims that have gathered since the last call. If there are none and the task `has` none either, the
-    /// task has ended.
-    pub(super) fn gathered(&self, line: &[u8], has: bool) -> Vec<Gathered> {
+    /// Returns the claims that have gathered since the last call of a task. If there are none and the task `has` none
+    /// either, the task has ended. A task that is no longer waited for gets no more claims.
+    pub(super) fn gathered(&self, line: &[u8], task: u64, has: bool) -> Vec<Gathered> {
         let gathered = self.change(line, |entrance| {
+            let Some((_, looks)) = entrance.task.as_mut().filter(|(number, _)| *number == task) else {
+                return Vec::new();
+            };
+            *looks += 1;
             let gathered = std::mem::take(&mut entrance.gathered);
-            entrance.has_task = has || !gathered.is_empty();
+            if gathered.is_empty() && !has {
+                entrance.task = None;
+            }
             gathered
         });
         gathered.unwrap_or_default()
     }
 
-    /// Waits no longer for the claims inside, whose runtime may have stopped.
-    pub(super) fn forget_inside(&self, line: &[u8]) {
-        self.change(line, |entrance| {
-            entrance.readers.clear();
-            entrance.others.clear();
-        });
+    /// Returns how often a task has looked for gathered claims; `None` if it is no longer waited for.
+    pub(super) fn looks(&self, line: &[u8], task: u64) -> Option<u64> {
+        let state = self.0.lock();
+        let (number, looks) = state.entrances.get(line)?.task?;
+        (number == task).then_some(looks)
     }
 
-    /// Waits no longer for the task, which has ended, or whose runtime may have stopped. The gathered claims go on by
+    /// Waits no longer for the claims inside, whose runtime may have stopped.
+    pub(super) fn forget_inside(&self, line: &[u8]) {
+        let left = self.change(line, |entrance| {
+            entrance.readers.clear();
+            entrance.others.clear();
+            Arc::clone(&entrance.left)
+        });
+        if let Some(left) = left {
+            left.notify_waiters();
+        }
+    }
+
+    /// Waits no longer for a task, which has ended, or makes no progress. The claims that have gathered go on by
     /// themselves.
-    pub(super) fn forget_task(&self, line: &[u8]) {
+    pub(super) fn forget_task(&self, line: &[u8], task: u64) {
         let gathered = self.change(line, |entrance| {
-            entrance.has_task = false;
-            std::mem::take(&mut entrance.gathered)
+            let is_it = entrance.task.is_some_and(|(number, _)| number == task);
+            is_it.then(|| {
+                entrance.task = None;
+                std::mem::take(&mut entrance.gathered)
+            })
         });
         drop(gathered);
     }
@@ -163,7 +188,7 @@ impl Entering {
         let mut state = self.0.lock();
         let entrance = state.entrances.get_mut(line)?;
         let changed = change(entrance);
-        if entrance.is_empty() && !entrance.has_task && entrance.gathered.is_empty() {
+        if entrance.is_empty() && entrance.task.is_none() {
             state.entrances.remove(line);
         }
         Some(changed)

@@ -177,11 +177,14 @@ impl Entries {
     /// Records an entry that is about to be created and bound to `lease`. Returns its stored key. The names in `used`
     /// belong to other entries.
     pub(super) fn begin(&self, id: &Id, lease: &Lease, told: Told, used: &[Vec<u8>], at: Moment) -> Vec<u8> {
-        self.begin_all(std::slice::from_ref(id), lease, told, used, at).pop().unwrap_or_default()
+        let mut table = self.0.lock();
+        let stored = table.free_names(&id.line, lease.id(), used).next().unwrap_or_default();
+        table.begin(id, &stored, lease, told, at);
+        stored
     }
 
     /// Records entries of one queue that are about to be created by one transaction. Returns their stored keys, which
-    /// have their order. As in etcd's own lock recipe, a name consists of the lease id and a number. A process reuses
+    /// have their order; `None` for a claim that has recorded another entry meanwhile. As in etcd's own lock recipe, a name consists of the lease id and a number. A process reuses
     /// the names of a key, because a read visits all names that were used since the last compaction of etcd's history.
     pub(super) fn begin_all(
         &self,
@@ -190,30 +193,17 @@ impl Entries {
         told: Told,
         used: &[Vec<u8>],
         at: Moment,
-    ) -> Vec<Vec<u8>> {
+    ) -> Vec<Option<Vec<u8>>> {
         let mut table = self.0.lock();
         let Some(first) = ids.first() else { return Vec::new() };
-        let names = (0..).map(|number| keyspace::entry(&first.line, lease.id(), number));
-        let is_free = |name: &Vec<u8>| !table.names.contains_key(name) && !used.contains(name);
-        let all: Vec<Vec<u8>> = names.filter(is_free).take(ids.len()).collect();
-        let own_leases = if lease.session().is_none() { vec![lease.id()] } else { Vec::new() };
-        for (id, stored) in ids.iter().zip(&all) {
-            let mine = Mine {
-                stored: stored.clone(),
-                lease: lease.clone(),
-                created: None,
-                modified: 0,
-                bound: at,
-                asked: at,
-                holds: false,
-                since: None,
-                maybe: Vec::new(),
-                own_leases: own_leases.clone(),
-                told,
-            };
-            table.insert(id.clone(), mine);
-        }
-        all
+        let mut names =
+            table.free_names(&first.line, lease.id(), used).take(ids.len()).collect::<Vec<_>>().into_iter();
+        let begin = |id: &Id| {
+            let stored = names.next().filter(|_| !table.entries.contains_key(id))?;
+            table.begin(id, &stored, lease, told, at);
+            Some(stored)
+        };
+        ids.iter().map(begin).collect()
     }
 
     /// Records an entry that was read. Returns its state.
@@ -350,6 +340,29 @@ impl Entries {
 }
 
 impl Table {
+    fn free_names(&self, line: &[u8], lease: i64, used: &[Vec<u8>]) -> impl Iterator<Item = Vec<u8>> {
+        let names = (0..).map(move |number| keyspace::entry(line, lease, number));
+        names.filter(move |name| !self.names.contains_key(name) && !used.contains(name))
+    }
+
+    fn begin(&mut self, id: &Id, stored: &[u8], lease: &Lease, told: Told, at: Moment) {
+        let own_leases = if lease.session().is_none() { vec![lease.id()] } else { Vec::new() };
+        let mine = Mine {
+            stored: stored.to_vec(),
+            lease: lease.clone(),
+            created: None,
+            modified: 0,
+            bound: at,
+            asked: at,
+            holds: false,
+            since: None,
+            maybe: Vec::new(),
+            own_leases,
+            told,
+        };
+        self.insert(id.clone(), mine);
+    }
+
     fn insert(&mut self, id: Id, mine: Mine) {
         self.remove(&id);
         self.names.insert(mine.stored.clone(), id.clone());

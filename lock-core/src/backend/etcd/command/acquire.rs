@@ -97,11 +97,11 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// Returns the first step, from the copy of the queue if there is one. Otherwise the first request creates the
+    /// Returns the first step, from the copy of the queue if there is one that is known within `patience`. Otherwise the first request creates the
     /// entry. If a refusal would leave a separate lease in the store, the queue is read first.
-    pub(super) async fn first_plan(&self) -> Result<Plan, Failure> {
+    pub(super) async fn first_plan(&self, patience: Duration) -> Result<Plan, Failure> {
         if let Some(copy) = self.copy()
-            && copy.is_known(self.store.timeout() / 4).await
+            && copy.is_known(patience).await
             && let Some(Ok(plan)) = copy.look(|line| self.plan(line, 0))
             && self.is_proved(&plan)
         {

@@ -21,10 +21,6 @@ use crate::backend::remote::deadline;
 use crate::backend::remote::wait_queue::WaitQueue;
 use crate::error::LockErrorKind;
 
-/// The longest time for which a claim waits for the claims before it, whose runtime may have stopped. After this time
-/// it enters by itself, and only the order is lost.
-const PATIENCE: Duration = Duration::from_secs(1);
-
 /// The largest number of entries in one transaction, which also checks the queue and reads it.
 const TOGETHER: usize = OPS - 1;
 
@@ -33,23 +29,28 @@ impl Acquire<'_> {
     /// this process, and requests its entry within its turn.
     pub(super) async fn enter(&self) -> Word {
         let (store, claim, line) = (self.store, self.claim, &self.id.line);
+        let for_copy = store.timeout() / 4;
         if !self.ask.enqueues() {
-            return Ok((self.first_plan().await?, None));
+            return Ok((self.first_plan(for_copy).await?, None));
         }
         let wanted = || Wanted::new(claim.clone(), self.ask, self.began);
         let (place, starts_task) = match store.entering.arrive(line, claim.mode, wanted) {
-            Arrival::Enters(turn) => return Ok((self.first_plan().await?, Some(turn))),
+            Arrival::Enters(turn) => return Ok((self.first_plan(for_copy).await?, Some(turn))),
             Arrival::Gathers { place, starts_task } => (place, starts_task),
         };
         let mut gathering = Gathering { acquire: self, place, is_over: false };
         if starts_task {
-            let task = Task { store: Arc::clone(store), line: line.clone(), is_over: false };
+            let number = gathering.place.task;
+            let task = Task { store: Arc::clone(store), line: line.clone(), number, is_over: false };
             store.runtime_of(claim).spawn(task.run());
         }
         let word = gathering.word().await;
         gathering.is_over = true;
+        // This drops a word that came too late, with its turn.
+        drop(gathering);
         match word {
-            None => Ok((self.first_plan().await?, None)),
+            // No time is left to wait for a copy of the queue.
+            None => Ok((self.first_plan(Duration::ZERO).await?, None)),
             Some(word) => {
                 if matches!(&word, Ok((Plan::Waits(..), _))) || word.as_ref().is_err_and(Failure::is_in_doubt)
                 {
@@ -73,22 +74,34 @@ impl Gathering<'_> {
     /// Returns what the claim is told. `None` if it is to enter by itself, and no request contains it.
     async fn word(&mut self) -> Option<Word> {
         let Acquire { store, claim, id, .. } = self.acquire;
-        let patience = PATIENCE.min(deadline::of_call(store.timeout(), claim.ttl) / 2);
-        let word = match timeout(patience, self.place.told()).await {
-            Ok(word) => word,
-            Err(_) if self.place.withdraw() => {
-                store.entering.forget_task(&id.line);
-                return None;
+        let patience = deadline::of_call(store.timeout(), claim.ttl) / 4;
+        let looks = |place: &Place| store.entering.looks(&id.line, place.task);
+        // The claims before it are waited for while there is progress. A quarter of the time is left for a request of its
+        // own, with which it may overtake them.
+        for _ in 0..3 {
+            let before = looks(&self.place);
+            match timeout(patience, self.place.told()).await {
+                Ok(Some(word)) => return Some(word),
+                Ok(None) if self.place.withdraw() => return None,
+                // The task was dropped during the request.
+                Ok(None) => return Some(Err(ended())),
+                Err(_) if before.is_some() && looks(&self.place) > before => {}
+                Err(_) => {
+                    store.entering.forget_task(&id.line, self.place.task);
+                    break;
+                }
             }
-            // The answer to its request is still to come.
-            Err(_) => self.place.told().await,
-        };
-        if word.is_some() || store.entries.get(id).is_none() {
-            return word;
         }
-        // The task was dropped during the request.
-        Some(Err(Failure::new(LockErrorKind::Unavailable, "the runtime is shutting down").in_doubt()))
+        if self.place.withdraw() {
+            return None;
+        }
+        // The answer to its request is still to come.
+        Some(self.place.told().await.unwrap_or_else(|| Err(ended())))
     }
+}
+
+fn ended() -> Failure {
+    Failure::new(LockErrorKind::Unavailable, "the runtime is shutting down").in_doubt()
 }
 
 impl Drop for Gathering<'_> {
@@ -162,6 +175,11 @@ impl Round {
     }
 }
 
+/// Drops the claims that were dropped, or have gone on by themselves.
+fn retain(gathered: &mut VecDeque<Gathered>) {
+    gathered.retain(|one| !one.wanted.is_gone());
+}
+
 fn waiter_lease(wanted: &Wanted) -> Duration {
     ttl::rounded_up(wanted.claim.ttl.min(WAITER_LEASE))
 }
@@ -170,44 +188,46 @@ fn waiter_lease(wanted: &Wanted) -> Duration {
 struct Task {
     store: Arc<Store>,
     line: Vec<u8>,
-    /// Whether no claim was gathered any more. Then another task may have begun.
+    number: u64,
+    /// Whether no claim was gathered any more.
     is_over: bool,
 }
 
 impl Drop for Task {
     fn drop(&mut self) {
         if !self.is_over {
-            self.store.entering.forget_task(&self.line);
+            self.store.entering.forget_task(&self.line, self.number);
         }
     }
 }
 
 impl Task {
     async fn run(mut self) {
-        let (mut gathered, mut is_patient) = (VecDeque::<Gathered>::new(), true);
+        let mut gathered = VecDeque::<Gathered>::new();
+        let (mut is_patient, mut for_copy) = (true, self.store.timeout() / 4);
         // The queue that the last transaction has found, and the names in it that the transaction could not use.
         let (mut found, mut used) = (None, Vec::new());
         loop {
             // If a runtime has stopped, its other claims are not waited for either.
-            is_patient = is_patient && self.nobody_inside().await;
-            gathered.retain(|one| !one.wanted.is_gone());
-            gathered.extend(self.store.entering.gathered(&self.line, !gathered.is_empty()));
+            is_patient = if is_patient { self.nobody_inside().await } else { self.is_nobody_inside() };
+            gathered.extend(self.store.entering.gathered(&self.line, self.number, !gathered.is_empty()));
             if gathered.is_empty() {
                 self.is_over = true;
                 return;
             }
+            retain(&mut gathered);
             let known = found.take().map(|line| self.round(&line, &gathered));
             let round = match known.filter(|round| !round.is_unproved) {
                 Some(round) => round,
-                None => match self.look(&gathered).await {
+                None => match self.look(&mut gathered, &mut for_copy).await {
                     Ok(round) => round,
                     // Each claim finds out by itself what is wrong.
-                    Err(_) => {
-                        gathered.clear();
-                        continue;
-                    }
+                    Err(_) => Round::default(),
                 },
             };
+            if round.steps.is_empty() {
+                gathered.clear();
+            }
             let mut wait = Vec::new();
             let claims: Vec<Gathered> = gathered.drain(..round.steps.len()).collect();
             for (one, step) in claims.into_iter().zip(round.steps) {
@@ -224,15 +244,19 @@ impl Task {
 
     /// Waits until no claim is requesting its entry itself. Returns `false` if that takes too long.
     async fn nobody_inside(&self) -> bool {
-        let entering = &self.store.entering;
+        let (entering, patience) = (&self.store.entering, self.store.timeout() / 2);
         while let Some(left) = entering.inside(&self.line) {
             let left = left.notified();
-            if entering.inside(&self.line).is_some() && timeout(PATIENCE, left).await.is_err() {
+            if !self.is_nobody_inside() && timeout(patience, left).await.is_err() {
                 entering.forget_inside(&self.line);
                 return false;
             }
         }
         true
+    }
+
+    fn is_nobody_inside(&self) -> bool {
+        self.store.entering.inside(&self.line).is_none()
     }
 
     fn round(&self, line: &Line, gathered: &VecDeque<Gathered>) -> Round {
@@ -252,24 +276,37 @@ impl Task {
         Acquire::new(&self.store, &wanted.claim, wanted.ask, wanted.began)
     }
 
-    /// Plans the steps of gathered claims from the copy of the queue, or reads the queue.
-    async fn look(&self, gathered: &VecDeque<Gathered>) -> Result<Round, Failure> {
-        let Some(first) = gathered.front() else { return Ok(Round::default()) };
-        let store = &self.store;
-        if let Some(copy) = self.acquire(&first.wanted).copy()
-            && copy.is_known(store.timeout() / 4).await
-            && let Some(round) = copy.look(|line| self.round(line, gathered))
-            && !round.is_unproved
-        {
-            return Ok(round);
+    /// Plans the steps of gathered claims from the copy of the queue, or reads the queue. `for_copy` is how long this
+    /// waits for the copy.
+    async fn look(
+        &self,
+        gathered: &mut VecDeque<Gathered>,
+        for_copy: &mut Duration,
+    ) -> Result<Round, Failure> {
+        let (store, Some(first)) = (&self.store, gathered.front().map(|one| Arc::clone(&one.wanted))) else {
+            return Ok(Round::default());
+        };
+        if let Some(copy) = self.acquire(&first).copy() {
+            let is_known = copy.is_known(*for_copy).await;
+            // A watch that does not begin is waited for once.
+            *for_copy = if is_known { store.timeout() / 4 } else { Duration::ZERO };
+            retain(gathered);
+            if is_known
+                && let Some(round) = copy.look(|line| self.round(line, gathered))
+                && !round.is_unproved
+            {
+                return Ok(round);
+            }
         }
-        let line = store.within(store.timeout(), store.read(&first.wanted.claim.key)).await?;
+        let line = store.within(store.timeout(), store.read(&first.claim.key)).await?;
+        retain(gathered);
         Ok(self.round(&line, gathered))
     }
 
     /// Tells a claim its step. A claim that requests its entry itself gets a turn.
     fn tell(&self, one: Gathered, plan: Result<Plan, Failure>) {
         let turn = match plan {
+            _ if one.wanted.is_gone() => return,
             Ok(Plan::Put(_)) => self.store.entering.turn_of(&self.line, one.wanted.claim.mode),
             _ => None,
         };
@@ -317,10 +354,13 @@ impl Task {
                 (again(taken), Some(line))
             }
             Ok(Created::Over) => (again(taken), None),
-            Err(failure) => {
-                // If no request was executed, each claim goes on by itself, and finds out what is wrong.
-                let in_doubt = taken.into_iter().filter(|_| failure.is_in_doubt());
-                in_doubt.for_each(|(one, _)| one.tell(Err(failure.clone())));
+            Err(failure) if failure.is_in_doubt() => {
+                taken.into_iter().for_each(|(one, _)| one.tell(Err(failure.clone())));
+                nothing
+            }
+            Err(_) => {
+                // Each claim goes on by itself, and finds out what is wrong.
+                drop::<Vec<Gathered>>(again(taken));
                 nothing
             }
         }
@@ -338,7 +378,7 @@ impl Task {
         let names = self.store.entries.begin_all(&ids, lease, Told::Waits, used, now());
         let all = wait.into_iter().zip(ids.into_iter().zip(names));
         let taken = all.filter_map(|(one, (id, stored))| {
-            let wanted = &one.0.wanted;
+            let (wanted, stored) = (&one.0.wanted, stored?);
             if !wanted.take() {
                 self.store.entries.not_created(&id, &stored);
                 return None;
@@ -449,6 +489,24 @@ mod tests {
         })
     }
 
+    /// Returns the number of the task at a queue.
+    fn enters_task(store: &Store, line: &[u8]) -> u64 {
+        (0..9).find(|number| store.entering.looks(line, *number).is_some()).expect("a task")
+    }
+
+    /// A claim that has gone on by itself keeps the record of its own entry.
+    #[test]
+    fn a_claim_with_a_record_is_not_recorded_again() {
+        let wanted = [(); 3].map(|()| wanted(Mode::Exclusive, TTL));
+        let ids = wanted.map(|wanted| Id::new(&wanted.claim.key, wanted.claim.owner));
+        let entries = Entries::default();
+        let lease = |id| Lease::Shared(Arc::new(Session::new(id, TTL, now())));
+        let own = entries.begin(&ids[1], &lease(7), Told::Done, &[], now());
+        let names = entries.begin_all(&ids, &lease(8), Told::Waits, &[], now());
+        assert!(names[0].is_some() && names[1].is_none() && names[2].is_some(), "{names:?}");
+        assert_eq!(entries.get(&ids[1]).map(|mine| mine.stored), Some(own));
+    }
+
     /// The release of such a claim may be answered before its entry is created.
     #[tokio::test]
     async fn a_claim_that_is_dropped_retires_the_lease_only_if_its_request_is_sent() {
@@ -460,7 +518,7 @@ mod tests {
             let mut enters = Box::pin(acquire.enter());
             assert!(timeout(Duration::ZERO, &mut enters).await.is_err(), "it has gathered");
             let session = Arc::new(Session::new(1, TTL, now()));
-            let gathered = store.entering.gathered(line, false);
+            let gathered = store.entering.gathered(line, enters_task(&store, line), false);
             if is_taken {
                 store.entries.begin(
                     &acquire.id,

@@ -33,6 +33,11 @@ fn gathers(entering: &Arc<Entering>, mode: Mode) -> (Place, bool) {
     }
 }
 
+/// Returns the number of the task.
+fn task(entering: &Entering) -> u64 {
+    entering.0.lock().entrances[LINE].task.expect("a task").0
+}
+
 fn is_unused(entering: &Entering) -> bool {
     entering.0.lock().entrances.is_empty()
 }
@@ -50,7 +55,8 @@ async fn who_arrives_while_another_enters_gathers() {
     drop(turn);
     left.await;
     assert!(entering.inside(LINE).is_none());
-    let mut gathered = entering.gathered(LINE, false);
+    let task = task(&entering);
+    let mut gathered = entering.gathered(LINE, task, false);
     let is_of = |one: &Gathered, place: &Place| Arc::ptr_eq(&one.wanted, &place.wanted);
     assert!(
         matches!(&gathered[..], [one, two] if is_of(one, &first) && is_of(two, &second)),
@@ -64,9 +70,9 @@ async fn who_arrives_while_another_enters_gathers() {
     let word = first.told().await;
     assert!(matches!(word, Some(Ok((Plan::Known, Some(_))))));
     drop(word);
-    assert_eq!(entering.gathered(LINE, true).len(), 1);
-    assert!(entering.gathered(LINE, true).is_empty() && !is_unused(&entering), "the task has claims");
-    assert!(entering.gathered(LINE, false).is_empty() && is_unused(&entering), "the task has ended");
+    assert_eq!(entering.gathered(LINE, task, true).len(), 1);
+    assert!(entering.gathered(LINE, task, true).is_empty() && !is_unused(&entering), "the task has claims");
+    assert!(entering.gathered(LINE, task, false).is_empty() && is_unused(&entering), "the task has ended");
     drop((second, third));
 }
 
@@ -86,7 +92,7 @@ fn readers_enter_beside_each_other_but_not_past_others() {
 #[test]
 fn a_claim_that_is_dropped_is_in_no_later_request() {
     let (waits, taken, refused) = (wanted(Mode::Exclusive), wanted(Mode::Exclusive), wanted(Mode::Exclusive));
-    let place = |wanted: Wanted| Place { wanted: Arc::new(wanted), told: oneshot::channel().1 };
+    let place = |wanted: Wanted| Place { task: 1, wanted: Arc::new(wanted), told: oneshot::channel().1 };
     let [waits, taken, refused] = [waits, taken, refused].map(place);
     assert!(waits.withdraw() && waits.wanted.is_gone() && !waits.wanted.take());
     assert!(taken.wanted.take() && !taken.withdraw(), "a request may contain it");
@@ -108,7 +114,7 @@ fn a_claim_whose_runtime_has_stopped_is_waited_for_once() {
     drop(stopped);
     assert!(entering.inside(LINE).is_some(), "the turn of another claim");
     drop((turn, place));
-    entering.forget_task(LINE);
+    entering.forget_task(LINE, task(&entering));
     assert!(is_unused(&entering));
     let stopped = enters(&entering, Mode::Exclusive);
     entering.forget_inside(LINE);
@@ -125,11 +131,16 @@ async fn without_its_task_a_claim_goes_on_by_itself() {
     let entering = Arc::new(Entering::default());
     let turn = enters(&entering, Mode::Exclusive);
     let (mut place, _) = gathers(&entering, Mode::Exclusive);
-    entering.forget_task(LINE);
-    assert!(place.told().await.is_none());
-    let (_place, starts) = gathers(&entering, Mode::Exclusive);
-    assert!(starts, "another task");
+    let stopped = place.task;
+    entering.forget_task(LINE, stopped);
+    assert!(place.told().await.is_none() && entering.looks(LINE, stopped).is_none());
+    let (other, starts) = gathers(&entering, Mode::Exclusive);
+    assert!(starts && other.task != stopped, "another task");
+    entering.forget_task(LINE, stopped);
+    assert!(entering.gathered(LINE, stopped, true).is_empty(), "the first task goes on late");
+    assert_eq!(entering.gathered(LINE, other.task, false).len(), 1);
+    assert_eq!(entering.looks(LINE, other.task), Some(1));
     drop(turn);
-    entering.forget_task(LINE);
+    entering.forget_task(LINE, other.task);
     assert!(is_unused(&entering));
 }
