@@ -219,13 +219,10 @@ impl Task {
             let known = found.take().map(|line| self.round(&line, &gathered));
             let round = match known.filter(|round| !round.is_unproved) {
                 Some(round) => round,
-                None => match self.look(&mut gathered, &mut for_copy).await {
-                    Ok(round) => round,
-                    // Each claim finds out by itself what is wrong.
-                    Err(_) => Round::default(),
-                },
+                None => self.look(&mut gathered, &mut for_copy).await.unwrap_or_default(),
             };
             if round.steps.is_empty() {
+                // After a failure, each claim goes on by itself, and finds out what is wrong.
                 gathered.clear();
             }
             let mut wait = Vec::new();
