@@ -1,11 +1,12 @@
 //! Many waiters of one process for one key, over a connection with a long round trip. Each waiter keeps its place and
 //! is served.
 
-use std::future::IntoFuture;
+use std::future::{Future, IntoFuture};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use lock_core::strategy::retry;
-use lock_core::{LockManager, LockRequest};
+use lock_core::{LockErrorKind, LockManager, LockRequest};
 use lock_tests::{Bound, Crowd, Directory, Etcd, PATIENCE, Proxy, wait_until};
 
 use crate::support::{LONG, connect, empty, ms};
@@ -153,6 +154,57 @@ async fn those_who_give_up_leave_nothing_and_delay_nobody() {
         assert_eq!(served, Vec::from_iter((0..WAITERS).step_by(3)), "after {pause} ms");
         empty(&far.etcd, PATIENCE).await;
     }
+}
+
+/// A waiter is no longer polled once its request is sent, so nobody reads the answer. Others arrive behind it.
+#[tokio::test]
+async fn one_whose_answer_nobody_reads_does_not_block_the_queue() {
+    let etcd = Etcd::start();
+    let locks = connect(&etcd.url()).await;
+    let request = || locks.fair("k").ttl(LONG).strategy(retry().within(MINUTES));
+    let held = request().acquire().await.expect("it is free");
+    let mut unread = Box::pin(request().acquire().into_future());
+    wait_until("its entry is there", PATIENCE, async || {
+        assert!(unread.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        tokio::time::sleep(ms(50)).await;
+        etcd.keys().len() == 2
+    })
+    .await;
+    let mut crowd = Crowd::default();
+    for number in 0..5 {
+        crowd.add(number, request());
+    }
+    tokio::task::yield_now().await;
+    held.release().await.expect("an answer");
+    crowd.all_served(MINUTES).await;
+    drop(unread);
+    empty(&etcd, PATIENCE).await;
+}
+
+/// The room is counted for claims that enter together as for any others.
+#[tokio::test]
+async fn no_more_of_a_crowd_wait_than_may() {
+    const ROOM: u32 = 5;
+    let far = Far::start().await;
+    let fair = || far.locks.fair("k").ttl(LONG).max_waiters(ROOM as usize).strategy(retry().within(MINUTES));
+    let held = fair().acquire().await.expect("it is free");
+    let mut crowd = tokio::task::JoinSet::new();
+    for _ in 0..WAITERS {
+        crowd.spawn(fair().acquire().into_future());
+    }
+    let mut refused = 0;
+    while refused + (ROOM as usize) < WAITERS {
+        let next =
+            tokio::time::timeout(MINUTES, crowd.join_next()).await.expect("in time").expect("one more");
+        let error = next.expect("no panic").expect_err("the key is held");
+        assert_eq!(error.kind(), LockErrorKind::Overloaded, "{error}");
+        refused += 1;
+    }
+    held.release().await.expect("an answer");
+    while let Some(next) = crowd.join_next().await {
+        next.expect("no panic").expect("it was in the queue").release().await.expect("an answer");
+    }
+    empty(&far.etcd, PATIENCE).await;
 }
 
 /// `etcdctl lock` waits for all entries that were created before its own, also if one transaction has created them.

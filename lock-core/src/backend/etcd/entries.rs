@@ -289,10 +289,12 @@ impl Entries {
         owners.into_iter().collect()
     }
 
-    /// Returns at most `limit` entries of waiters that are bound to `lease` and have been inactive for the time `long`.
-    /// Marks them as uncertain, so that a waiter that becomes active again writes its entry before it relies on it. If
-    /// the deletion of an entry fails, the entry is returned again only after another `long`, so that others get their
-    /// turn.
+    /// Returns at most `limit` entries that are bound to `lease`, do not hold their keys, and whose claims have been
+    /// inactive for the time `long`. Marks them as uncertain, so that a claim that becomes active again writes its entry
+    /// before it relies on it. If the deletion of an entry fails, the entry is returned again only after another `long`,
+    /// so that others get their turn.
+    ///
+    /// The creation of such an entry may be unanswered, because nobody polls the claim that would read the answer.
     pub(super) fn doubt_unasked(
         &self,
         lease: i64,
@@ -301,12 +303,8 @@ impl Entries {
         limit: usize,
     ) -> Vec<(Id, Mine)> {
         let mut table = self.0.lock();
-        let is_unasked = |mine: &Mine| {
-            mine.lease.id() == lease
-                && mine.created.is_some()
-                && !mine.holds
-                && mine.asked.plus(long).is_past(at)
-        };
+        let is_unasked =
+            |mine: &Mine| mine.lease.id() == lease && !mine.holds && mine.asked.plus(long).is_past(at);
         let unasked = table.entries.iter_mut().filter(|(_, mine)| is_unasked(mine)).take(limit);
         let doubt = |(id, mine): (&Id, &mut Mine)| {
             if mine.is_certain() {
@@ -325,7 +323,10 @@ impl Entries {
         let is_it = |mine: &&mut Mine| mine.stored == given_up.stored;
         match (table.entries.get_mut(id).filter(is_it), found) {
             (Some(mine), Some(entry)) if entry.owner == Some(id.owner) => mine.saw(entry),
-            (Some(mine), None) if mine.modified == given_up.modified && !mine.holds => {
+            // An unanswered request may still create the entry.
+            (Some(mine), None)
+                if mine.created.is_some() && mine.modified == given_up.modified && !mine.holds =>
+            {
                 drop(table.remove(id));
             }
             _ => {}

@@ -99,15 +99,23 @@ impl Store {
     /// Deletes an entry if it was not written since `mine`. Otherwise reads the entry, because the answer to an earlier
     /// request may be lost.
     async fn delete_unwritten(&self, id: &Id, mine: &Mine) -> Result<(), Failure> {
-        let key = || mine.stored.clone();
-        let deletes = TxnRequest {
-            compare: vec![Compare::modified_at(key(), mine.modified)],
-            success: vec![DeleteRangeRequest { key: key() }.into()],
-            failure: vec![RangeRequest { key: key(), ..RangeRequest::default() }.into()],
-        };
-        let found = self.txn(deletes).await?.ranges().flat_map(|range| range.kvs).next().map(Entry::new);
-        self.entries.deleted(id, mine, found.as_ref());
-        Ok(())
+        let mut mine = mine.clone();
+        loop {
+            let key = || mine.stored.clone();
+            let deletes = TxnRequest {
+                compare: vec![Compare::modified_at(key(), mine.modified)],
+                success: vec![DeleteRangeRequest { key: key() }.into()],
+                failure: vec![RangeRequest { key: key(), ..RangeRequest::default() }.into()],
+            };
+            let found = self.txn(deletes).await?.ranges().flat_map(|range| range.kvs).next().map(Entry::new);
+            self.entries.deleted(id, &mine, found.as_ref());
+            // If nobody has read the answer to the creation, this request has found out the revision of the entry.
+            let is_new = |seen: &Mine| mine.created.is_none() && seen.created.is_some() && !seen.is_certain();
+            match self.entries.get(id).filter(is_new) {
+                Some(seen) => mine = seen,
+                None => return Ok(()),
+            }
+        }
     }
 
     /// Records that a session has ended at the server, and notifies its holders.

@@ -125,10 +125,10 @@ impl Store {
         if let Ok(answer) = &answer
             && answer.succeeded
         {
-            self.taken(ids, &lease, answer.revision());
+            let is_sure = self.taken(ids, own, &lease, answer.revision());
             // If the session was ended during the request, the entries were deleted with it.
             let is_over = lease.session().is_some_and(|session| session.is_over());
-            return Ok((kept.unwrap_or(true) && !is_over).then_some(lease));
+            return Ok((kept.unwrap_or(true) && is_sure && !is_over).then_some(lease));
         }
         self.not_taken(ids, own, &lease);
         match lease.session() {
@@ -151,16 +151,26 @@ impl Store {
         }
     }
 
-    fn taken(&self, ids: &[Id], lease: &Lease, revision: i64) {
-        for id in ids {
+    /// Records that the entries hold their keys. Returns `false` if one of them is gone, or was [doubted] since its
+    /// creation was requested: it may be about to be deleted, and must be written before the claim relies on it.
+    ///
+    /// [doubted]: crate::backend::etcd::entries::Entries::doubt_unasked
+    fn taken(&self, ids: &[Id], own: &[Option<&Entry>], lease: &Lease, revision: i64) -> bool {
+        let mut sure = 0;
+        for (id, entry) in ids.iter().zip(own) {
             self.entries.change(id, |mine| {
                 mine.created = mine.created.or(Some(revision));
-                (mine.lease, mine.modified, mine.bound) = (lease.clone(), revision, now());
-                (mine.holds, mine.told) = (true, Told::Done);
-                mine.maybe.clear();
-                mine.since = Some(Since { revision, handoffs: 0 });
+                (mine.modified, mine.bound) = (revision, now());
+                if entry.is_some() || mine.is_certain() {
+                    mine.lease = lease.clone();
+                    (mine.holds, mine.told) = (true, Told::Done);
+                    mine.maybe.clear();
+                    mine.since = Some(Since { revision, handoffs: 0 });
+                    sure += 1;
+                }
             });
         }
+        sure == ids.len()
     }
 }
 

@@ -158,3 +158,22 @@ fn an_entry_that_is_read_is_noted_with_its_lease() {
     assert!(!unknown.is_certain() && unknown.lease.session().is_none(), "it is bound anew");
     assert!(entries.named(&[mine.stored]).is_empty());
 }
+
+#[test]
+fn a_claim_that_does_not_read_the_answer_to_its_creation_is_doubted_too() {
+    let (entries, begun) = (Entries::default(), now());
+    let id = Id { line: b"a/".to_vec(), owner: OwnerSource::new().expect("random bytes").mint() };
+    entries.begin(&id, &shared(1), Told::Waits, &[], begun);
+    let later = |times| begun.plus(TTL * times);
+    let doubted = |at| entries.doubt_unasked(1, TTL, at, 16).pop().map(|(_, mine)| mine);
+    let unanswered = doubted(later(1)).expect("nobody reads the answer");
+    entries.deleted(&id, &unanswered, None);
+    assert!(entries.get(&id).is_some(), "the request may still come");
+    let unanswered = doubted(later(2)).expect("it is looked at again");
+    entries.deleted(&id, &unanswered, Some(&entry_of(&id, &unanswered)));
+    let seen = doubted(later(3)).expect("it exists");
+    assert_eq!((seen.created, seen.modified), (Some(7), 7), "so its deletion can be conditional");
+    assert!(entries.grant(&id, Some(7)).is_none(), "the answer is read during the deletion");
+    entries.deleted(&id, &seen, None);
+    assert!(entries.get(&id).is_none());
+}
