@@ -47,8 +47,8 @@ impl Far {
         crowd
     }
 
-    /// Returns the numbers of the waiters in the order of their entries. Entries that one transaction has created are in
-    /// the order of the numbers in their names.
+    /// Returns the numbers of the waiters in the order of their entries. Entries that one transaction has created are
+    /// in the order of the numbers in their names.
     fn order(&self) -> Vec<usize> {
         let fields = self.etcd.ctl(&["get", "k/", "--prefix", "--write-out=fields"]);
         let all = |field: &str| -> Vec<String> {

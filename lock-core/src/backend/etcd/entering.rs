@@ -38,8 +38,8 @@ struct Entrance {
     gathered: Vec<Gathered>,
     /// The number of the task that has the gathered claims enter, and the number of times it has looked.
     task: Option<(u64, u64)>,
-    /// This is notified when no claim is waited for inside any more.
-    left: Arc<Notify>,
+    /// This is notified when the last turn has ended, or the turns are no longer waited for.
+    over: Arc<Notify>,
 }
 
 /// What a gathered claim is told: its next step, with its turn if it requests its entry itself.
@@ -115,8 +115,8 @@ impl Entering {
 
     fn turn(self: &Arc<Self>, entrance: &mut Entrance, last: &mut u64, line: &[u8], mode: Mode) -> Turn {
         *last += 1;
-        let inside = if mode == Mode::Shared { &mut entrance.readers } else { &mut entrance.others };
-        inside.insert(*last);
+        let turns = if mode == Mode::Shared { &mut entrance.readers } else { &mut entrance.others };
+        turns.insert(*last);
         Turn { entering: Arc::clone(self), line: line.to_vec(), number: *last }
     }
 
@@ -127,11 +127,11 @@ impl Entering {
         Some(self.turn(entrances.get_mut(line)?, last, line, mode))
     }
 
-    /// Returns what is notified when nobody is inside any more; `None` if nobody is inside.
-    pub(super) fn inside(&self, line: &[u8]) -> Option<Arc<Notify>> {
+    /// Returns the signal for the end of the last turn at a queue; `None` if no claim has a turn.
+    pub(super) fn turns(&self, line: &[u8]) -> Option<Arc<Notify>> {
         let state = self.0.lock();
-        let entrance = state.entrances.get(line).filter(|entrance| !entrance.is_empty())?;
-        Some(Arc::clone(&entrance.left))
+        let entrance = state.entrances.get(line).filter(|entrance| entrance.has_turns())?;
+        Some(Arc::clone(&entrance.over))
     }
 
     /// Returns the claims that have gathered since the last call of a task. If there are none and the task `has` none
@@ -158,15 +158,15 @@ impl Entering {
         (number == task).then_some(looks)
     }
 
-    /// Waits no longer for the claims inside, whose runtime may have stopped.
-    pub(super) fn forget_inside(&self, line: &[u8]) {
-        let left = self.change(line, |entrance| {
+    /// Waits no longer for the claims that have a turn, whose runtime may have stopped.
+    pub(super) fn forget_turns(&self, line: &[u8]) {
+        let over = self.change(line, |entrance| {
             entrance.readers.clear();
             entrance.others.clear();
-            Arc::clone(&entrance.left)
+            Arc::clone(&entrance.over)
         });
-        if let Some(left) = left {
-            left.notify_waiters();
+        if let Some(over) = over {
+            over.notify_waiters();
         }
     }
 
@@ -183,12 +183,12 @@ impl Entering {
         drop(gathered);
     }
 
-    /// Changes an entrance, and removes it if nobody uses it any more.
+    /// Changes the entrance of a queue. Removes it if it has neither turns nor a task.
     fn change<T>(&self, line: &[u8], change: impl FnOnce(&mut Entrance) -> T) -> Option<T> {
         let mut state = self.0.lock();
         let entrance = state.entrances.get_mut(line)?;
         let changed = change(entrance);
-        if entrance.is_empty() && entrance.task.is_none() {
+        if !entrance.has_turns() && entrance.task.is_none() {
             state.entrances.remove(line);
         }
         Some(changed)
@@ -196,9 +196,8 @@ impl Entering {
 }
 
 impl Entrance {
-    /// Returns whether no claim is requesting its entry itself.
-    fn is_empty(&self) -> bool {
-        self.readers.is_empty() && self.others.is_empty()
+    fn has_turns(&self) -> bool {
+        !self.readers.is_empty() || !self.others.is_empty()
     }
 }
 
@@ -211,8 +210,8 @@ impl Wanted {
         self.state.load(Ordering::Acquire) == GONE
     }
 
-    /// Marks that a request is about to contain the claim, whose entry is already recorded. Returns `false` if the claim
-    /// was dropped.
+    /// Marks that a request is about to contain the claim, whose entry is already recorded. Returns `false` if the
+    /// claim was dropped.
     pub(super) fn take(&self) -> bool {
         self.state.compare_exchange(WAITING, TAKEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -247,20 +246,26 @@ impl Place {
         (&mut self.told).await.ok()
     }
 
-    /// Takes the claim out. Returns whether no request contains it.
+    /// Takes the claim out, if no request may contain it. Returns whether it was taken out.
     pub(super) fn withdraw(&self) -> bool {
+        self.wanted.state.compare_exchange(WAITING, GONE, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Takes the claim out in any case. Returns whether no request may contain it.
+    pub(super) fn leave(&self) -> bool {
         self.wanted.state.swap(GONE, Ordering::AcqRel) == WAITING
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let left = self.entering.change(&self.line, |entrance| {
-            let was_inside = entrance.readers.remove(&self.number) || entrance.others.remove(&self.number);
-            (was_inside && entrance.is_empty()).then(|| Arc::clone(&entrance.left))
+        let over = self.entering.change(&self.line, |entrance| {
+            let was_waited_for =
+                entrance.readers.remove(&self.number) || entrance.others.remove(&self.number);
+            (was_waited_for && !entrance.has_turns()).then(|| Arc::clone(&entrance.over))
         });
-        if let Some(left) = left.flatten() {
-            left.notify_waiters();
+        if let Some(over) = over.flatten() {
+            over.notify_waiters();
         }
     }
 }

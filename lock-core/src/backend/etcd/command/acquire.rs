@@ -97,8 +97,8 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// Returns the first step, from the copy of the queue if there is one that is known within `patience`. Otherwise the first request creates the
-    /// entry. If a refusal would leave a separate lease in the store, the queue is read first.
+    /// Returns the first step, from the copy of the queue if there is one that is known within `patience`. Otherwise the
+    /// first request creates the entry. If a refusal would leave a separate lease in the store, the queue is read first.
     pub(super) async fn first_plan(&self, patience: Duration) -> Result<Plan, Failure> {
         if let Some(copy) = self.copy()
             && copy.is_known(patience).await
@@ -134,8 +134,8 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// Returns whether a copy of the queue is enough for this plan. The copy may be older than an answer to this process,
-    /// so it alone cannot prove that the queue is full.
+    /// Returns whether a copy of the queue is enough for this plan. The copy may be older than an answer to this
+    /// process, so it alone cannot prove that the queue is full.
     pub(super) fn is_proved(&self, plan: &Plan) -> bool {
         self.room().is_none() || !matches!(plan, Plan::Refused(_))
     }

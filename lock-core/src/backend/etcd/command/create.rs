@@ -15,8 +15,8 @@ pub(super) struct Creation<'a> {
     pub(super) key: &'a Key,
     pub(super) lease: &'a Lease,
     pub(super) entries: Vec<New>,
-    /// The entries are added only if this entry still exists. Entries added after it need no check: while it exists, the
-    /// key is in use in the same way.
+    /// The entries are added only if this entry still exists. Entries added after it need no check: while it exists,
+    /// the key is in use in the same way.
     pub(super) behind: Behind,
     /// What the transaction reads after it has added the entries.
     pub(super) read: Option<RequestOp>,

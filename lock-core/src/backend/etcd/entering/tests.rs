@@ -50,11 +50,11 @@ async fn who_arrives_while_another_enters_gathers() {
     let turn = enters(&entering, Mode::Exclusive);
     let [(mut first, starts), (second, starts_too)] = [(); 2].map(|()| gathers(&entering, Mode::Exclusive));
     assert!(starts && !starts_too, "one task for all");
-    let left = entering.inside(LINE).expect("one is inside");
+    let left = entering.turns(LINE).expect("one is inside");
     let left = left.notified();
     drop(turn);
     left.await;
-    assert!(entering.inside(LINE).is_none());
+    assert!(entering.turns(LINE).is_none());
     let task = task(&entering);
     let mut gathered = entering.gathered(LINE, task, false);
     let is_of = |one: &Gathered, place: &Place| Arc::ptr_eq(&one.wanted, &place.wanted);
@@ -66,7 +66,7 @@ async fn who_arrives_while_another_enters_gathers() {
     assert!(!starts, "the task still has claims");
     let turn = entering.turn_of(LINE, Mode::Exclusive);
     gathered.remove(0).tell(Ok((Plan::Known, turn)));
-    assert!(entering.inside(LINE).is_some(), "the turn of the one that was told");
+    assert!(entering.turns(LINE).is_some(), "the turn of the one that was told");
     let word = first.told().await;
     assert!(matches!(word, Some(Ok((Plan::Known, Some(_))))));
     drop(word);
@@ -83,9 +83,9 @@ fn readers_enter_beside_each_other_but_not_past_others() {
     let (writer, _) = gathers(&entering, Mode::Exclusive);
     let (reader, _) = gathers(&entering, Mode::Shared);
     drop(first);
-    assert!(entering.inside(LINE).is_some());
+    assert!(entering.turns(LINE).is_some());
     drop(second);
-    assert!(entering.inside(LINE).is_none());
+    assert!(entering.turns(LINE).is_none());
     drop((writer, reader));
 }
 
@@ -94,8 +94,8 @@ fn a_claim_that_is_dropped_is_in_no_later_request() {
     let (waits, taken, refused) = (wanted(Mode::Exclusive), wanted(Mode::Exclusive), wanted(Mode::Exclusive));
     let place = |wanted: Wanted| Place { task: 1, wanted: Arc::new(wanted), told: oneshot::channel().1 };
     let [waits, taken, refused] = [waits, taken, refused].map(place);
-    assert!(waits.withdraw() && waits.wanted.is_gone() && !waits.wanted.take());
-    assert!(taken.wanted.take() && !taken.withdraw(), "a request may contain it");
+    assert!(waits.leave() && waits.wanted.is_gone() && !waits.wanted.take());
+    assert!(taken.wanted.take() && !taken.withdraw() && !taken.leave(), "a request may contain it");
     assert!(!taken.wanted.put_back());
     assert!(
         refused.wanted.take() && refused.wanted.put_back() && refused.withdraw(),
@@ -108,20 +108,20 @@ fn a_claim_whose_runtime_has_stopped_is_waited_for_once() {
     let entering = Arc::new(Entering::default());
     let stopped = enters(&entering, Mode::Exclusive);
     let (place, _) = gathers(&entering, Mode::Exclusive);
-    entering.forget_inside(LINE);
-    assert!(entering.inside(LINE).is_none());
+    entering.forget_turns(LINE);
+    assert!(entering.turns(LINE).is_none());
     let turn = entering.turn_of(LINE, Mode::Exclusive);
     drop(stopped);
-    assert!(entering.inside(LINE).is_some(), "the turn of another claim");
+    assert!(entering.turns(LINE).is_some(), "the turn of another claim");
     drop((turn, place));
     entering.forget_task(LINE, task(&entering));
     assert!(is_unused(&entering));
     let stopped = enters(&entering, Mode::Exclusive);
-    entering.forget_inside(LINE);
+    entering.forget_turns(LINE);
     assert!(is_unused(&entering));
     let turn = enters(&entering, Mode::Exclusive);
     drop(stopped);
-    assert!(entering.inside(LINE).is_some(), "the turn of a later crowd");
+    assert!(entering.turns(LINE).is_some(), "the turn of a later crowd");
     drop(turn);
     assert!(is_unused(&entering));
 }
