@@ -19,7 +19,7 @@ pub(crate) struct Words {
     pub(crate) synonyms: fn(&str) -> Option<&'static str>,
 }
 
-const OPTIONS: Words = Words { one: "option", synonyms: synonyms::option, forms: option::OPTIONS };
+static OPTIONS: Words = Words { one: "option", synonyms: synonyms::option, forms: option::OPTIONS };
 
 /// One option as it was written.
 pub(crate) struct Arg {
@@ -38,110 +38,57 @@ impl Arg {
     }
 }
 
-/// The options of one attribute.
-#[derive(Default)]
+/// The options of one attribute, or the parts of one option, in the order in which they were written.
 pub(crate) struct Args {
-    pub(crate) key: Option<Arg>,
-    pub(crate) keys: Option<Arg>,
-    pub(crate) kind: Option<Arg>,
-    pub(crate) permits: Option<Arg>,
-    pub(crate) take: Option<Arg>,
-    pub(crate) ttl: Option<Arg>,
-    pub(crate) strategy: Option<Arg>,
-    pub(crate) wait: Option<Arg>,
-    pub(crate) backoff: Option<Arg>,
-    pub(crate) max_waiters: Option<Arg>,
-    pub(crate) fallback: Option<Arg>,
-    pub(crate) renew: Option<Arg>,
-    pub(crate) renew_every: Option<Arg>,
-    pub(crate) max_hold: Option<Arg>,
-    pub(crate) min_hold: Option<Arg>,
-    pub(crate) linger: Option<Arg>,
-    pub(crate) on_lost: Option<Arg>,
-    pub(crate) release: Option<Arg>,
-    pub(crate) handle: Option<Arg>,
-    pub(crate) label: Option<Arg>,
-    pub(crate) profile: Option<Arg>,
-    pub(crate) manager: Option<Arg>,
-    pub(crate) krate: Option<Arg>,
+    words: &'static Words,
+    given: Vec<Arg>,
 }
 
 impl Args {
-    /// Reads all options. An option that cannot be read becomes an error, and reading continues with the next one.
+    /// Reads all options of an attribute.
     pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Self {
-        let mut args = Self::default();
-        read_all(tokens, &OPTIONS, errors, |arg, errors| {
-            let slot = args.slot(&arg.name).expect("BUG: each name in the table has a field");
-            put(slot, arg, errors);
-        });
+        Self::read(tokens, &OPTIONS, errors)
+    }
+
+    /// Reads a list of `name = value`. An element that cannot be read, or whose name was given before, becomes an error,
+    /// and reading continues with the next one.
+    pub(crate) fn read(tokens: TokenStream, words: &'static Words, errors: &mut Errors) -> Self {
+        let mut args = Self { words, given: Vec::new() };
+        let read = |input: ParseStream<'_>| {
+            for position in 0.. {
+                if input.is_empty() {
+                    break;
+                }
+                match words.parse_one(input, position) {
+                    Ok(arg) => {
+                        if !input.is_empty() && !input.peek(Token![,]) {
+                            errors.add(input.span(), "expected `,`");
+                        }
+                        args.put(arg, errors);
+                    }
+                    Err(error) => errors.push(error),
+                }
+                skip_to_next(input);
+            }
+            Ok(())
+        };
+        let read = read.parse2(tokens);
+        errors.take(read);
         args
     }
 
-    fn slot(&mut self, name: &Ident) -> Option<&mut Option<Arg>> {
-        Some(match name.to_string().as_str() {
-            "key" => &mut self.key,
-            "keys" => &mut self.keys,
-            "kind" => &mut self.kind,
-            "permits" => &mut self.permits,
-            "take" => &mut self.take,
-            "ttl" => &mut self.ttl,
-            "strategy" => &mut self.strategy,
-            "wait" => &mut self.wait,
-            "backoff" => &mut self.backoff,
-            "max_waiters" => &mut self.max_waiters,
-            "fallback" => &mut self.fallback,
-            "renew" => &mut self.renew,
-            "renew_every" => &mut self.renew_every,
-            "max_hold" => &mut self.max_hold,
-            "min_hold" => &mut self.min_hold,
-            "linger" => &mut self.linger,
-            "on_lost" => &mut self.on_lost,
-            "release" => &mut self.release,
-            "handle" => &mut self.handle,
-            "label" => &mut self.label,
-            "profile" => &mut self.profile,
-            "manager" => &mut self.manager,
-            "crate" => &mut self.krate,
-            _ => return None,
-        })
-    }
-}
-
-/// Reads a list of `name = value` and passes each to `take`. An element that cannot be read becomes an error.
-pub(crate) fn read_all(
-    tokens: TokenStream,
-    words: &Words,
-    errors: &mut Errors,
-    mut take: impl FnMut(Arg, &mut Errors),
-) {
-    let read = |input: ParseStream<'_>| {
-        for position in 0.. {
-            if input.is_empty() {
-                break;
-            }
-            match words.parse_one(input, position) {
-                Ok(arg) => {
-                    if !input.is_empty() && !input.peek(Token![,]) {
-                        errors.add(input.span(), "expected `,`");
-                    }
-                    take(arg, errors);
-                }
-                Err(error) => errors.push(error),
-            }
-            skip_to_next(input);
+    fn put(&mut self, arg: Arg, errors: &mut Errors) {
+        if self.given.iter().any(|given| given.name == arg.name) {
+            errors.add(arg.name.span(), format_args!("`{}` is given twice", arg.name));
+        } else {
+            self.given.push(arg);
         }
-        Ok(())
-    };
-    let read = read.parse2(tokens);
-    errors.take(read);
-}
+    }
 
-/// Stores `arg`. If its name was given before, adds an error instead.
-pub(crate) fn put(slot: &mut Option<Arg>, arg: Arg, errors: &mut Errors) {
-    if slot.is_some() {
-        errors.add(arg.name.span(), format_args!("`{}` is given twice", arg.name));
-    } else {
-        *slot = Some(arg);
+    /// Returns the option `name`, if it was given.
+    pub(crate) fn get(&self, name: &str) -> Option<&Arg> {
+        debug_assert!(self.words.words().any(|word| word == name), "BUG: `{name}` is not in the table");
+        self.given.iter().find(|arg| arg.name == name)
     }
 }
 
@@ -219,19 +166,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_option_of_the_table_has_a_field() {
-        let mut args = Args::default();
-        for option in OPTIONS.words() {
-            let name = if option == "crate" {
-                Ident::parse_any.parse_str("crate").unwrap()
-            } else {
-                Ident::new(option, proc_macro2::Span::call_site())
-            };
-            assert!(args.slot(&name).is_some(), "{option}");
-        }
-    }
-
-    #[test]
     fn a_synonym_is_not_an_option() {
         for option in OPTIONS.words() {
             assert_eq!(synonyms::option(option), None, "{option}");
@@ -242,10 +176,9 @@ mod tests {
     fn the_forms_of_the_table_are_read_without_error() {
         for (option, form) in OPTIONS.forms {
             let mut errors = Errors::default();
-            let mut args = Args::parse(form.parse().unwrap(), &mut errors);
+            let args = Args::parse(form.parse().unwrap(), &mut errors);
             assert!(errors.into_tokens().is_none(), "{form}");
-            let name: Ident = Ident::parse_any.parse_str(option).unwrap();
-            assert!(args.slot(&name).unwrap().is_some(), "{form}");
+            assert!(args.get(option).is_some(), "{form}");
         }
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use syn::spanned::Spanned as _;
 use syn::{Expr, LitStr};
 
-use crate::args::{Arg, Words, put, read_all};
+use crate::args::{Arg, Args, Words};
 use crate::errors::Errors;
 use crate::value::duration_of;
 
-const PARTS: Words = Words {
+static PARTS: Words = Words {
     one: "part",
     forms: &[("base", "base = \"10ms\""), ("max", "max = \"200ms\"")],
     synonyms: |_| None,
@@ -29,17 +29,14 @@ pub(crate) struct Backoff {
 /// Reads the option `backoff`.
 pub(crate) fn backoff(arg: &Arg) -> syn::Result<Backoff> {
     let mut errors = Errors::default();
-    let (mut base, mut max) = (None, None);
     let Expr::Verbatim(parts) = &arg.value else { unreachable!("BUG: `backoff` has parentheses") };
-    read_all(parts.clone(), &PARTS, &mut errors, |part, errors| {
-        let slot = if part.name == "base" { &mut base } else { &mut max };
-        put(slot, part, errors);
-    });
+    let parts = Args::read(parts.clone(), &PARTS, &mut errors);
+    let (base, max) = (parts.get("base"), parts.get("max"));
     if base.is_none() && max.is_none() && errors.is_empty() {
         errors.add(arg.name.span(), "`backoff` is empty: write `base`, `max` or both, or remove it");
     }
-    let base = base.as_ref().and_then(|part| Some((part, errors.take(duration_of(part))?)));
-    let max = max.as_ref().and_then(|part| Some((part, errors.take(duration_of(part))?)));
+    let base = base.and_then(|part| Some((part, errors.take(duration_of(part))?)));
+    let max = max.and_then(|part| Some((part, errors.take(duration_of(part))?)));
     if errors.is_empty() {
         check_order(base.as_ref(), max.as_ref(), &mut errors);
     }
@@ -84,12 +81,11 @@ fn check_order(base: Option<&Part<'_>>, max: Option<&Part<'_>>, errors: &mut Err
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Args;
 
     fn read(option: &str) -> Result<(u64, u64), String> {
         let mut errors = Errors::default();
         let args = Args::parse(option.parse().expect(option), &mut errors);
-        let read = args.backoff.as_ref().and_then(|arg| errors.take(backoff(arg)));
+        let read = args.get("backoff").and_then(|arg| errors.take(backoff(arg)));
         match (read, errors.into_tokens()) {
             (Some(Backoff { base, max }), None) => Ok((millis(base), millis(max))),
             (None, Some(errors)) => Err(errors.to_string()),

@@ -42,8 +42,8 @@ fn evaluated(spec: &LockSpec) -> TokenStream {
     });
     let permits = if let Some(Kind::Semaphore(permits)) = &spec.kind { Some(permits) } else { None };
     let strategy = if let Some(Strategy::Value(strategy)) = &spec.strategy { Some(strategy) } else { None };
-    let (take, waiters, manager) = (&spec.take, &spec.max_waiters, &spec.manager);
-    quote!(#(#values)* #permits #take #strategy #waiters #manager)
+    let (plain, manager) = (spec.plain.evaluated(), &spec.manager);
+    quote!(#(#values)* #permits #(#plain)* #strategy #manager)
 }
 
 /// Returns whether `name` occurs anywhere in `tokens`, even in a text, where `{name}` may be an argument. If another

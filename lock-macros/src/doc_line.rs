@@ -19,13 +19,13 @@ pub(crate) fn doc_line(spec: &LockSpec, has_docs: bool) -> TokenStream {
     if let Some(Kind::Semaphore(permits)) = &spec.kind {
         line += &format!(", permits {}", code(&expression(permits)));
     }
-    if let Some(take) = &spec.take {
+    if let Some(take) = spec.plain.number("take") {
         line += &format!(", take {}", code(&expression(take)));
     }
     if let Some(profile) = &spec.profile {
         line += &format!(", profile {}", code(&profile.value()));
     }
-    if let Some((ttl, _)) = &spec.ttl {
+    if let Some((ttl, _)) = spec.plain.time("ttl") {
         line += &format!(", ttl `{}`", ttl.value().trim());
     }
     match &spec.strategy {
@@ -33,7 +33,7 @@ pub(crate) fn doc_line(spec: &LockSpec, has_docs: bool) -> TokenStream {
         Some(Strategy::Value(value)) => line += &format!(", strategy {}", code(&expression(value))),
         None => {}
     }
-    if let Some((wait, _)) = &spec.wait {
+    if let Some((wait, _)) = spec.plain.time("wait") {
         line += &format!(", wait `{}`", wait.value().trim());
     }
     if let Some(fallback) = &spec.fallback {

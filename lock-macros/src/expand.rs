@@ -250,7 +250,7 @@ fn label() -> TokenStream {
 fn named_profile(spec: &LockSpec, function: &Ident) -> Option<TokenStream> {
     let (profile, private) = (spec.profile.as_ref()?, private());
     let (function, several) = (function.to_string(), matches!(spec.keys, Keys::All(_)));
-    let taken = spec.take.as_ref().filter(|_| spec.kind.is_none()).and_then(integer);
+    let taken = spec.plain.number("take").filter(|_| spec.kind.is_none()).and_then(integer);
     let take = Literal::u64_unsuffixed(taken.unwrap_or(1));
     let has_kind = spec.kind.is_some();
     Some(quote!(#private::named_profile! { #profile, #function, #several, #has_kind, #take }))

@@ -20,7 +20,7 @@ pub(crate) enum Keys {
 impl Keys {
     /// Reads `key` or `keys`, exactly one of which is required. Returns `None` if there are errors.
     pub(crate) fn parse(args: &Args, params: &Params, errors: &mut Errors) -> Option<Self> {
-        match (&args.key, &args.keys) {
+        match (args.get("key"), args.get("keys")) {
             (None, None) => {
                 missing(errors);
                 None

@@ -34,7 +34,7 @@ impl Kind {
     /// Reads `kind` and `permits`. If both are missing, returns `Some(None)`: the kind is the profile's, else
     /// [`Kind::Reentrant`]. Returns `None` if there are errors.
     pub(crate) fn parse(args: &Args, errors: &mut Errors) -> Option<Option<Self>> {
-        let word = match &args.kind {
+        let word = match args.get("kind") {
             None => None,
             Some(arg) => Some(errors.take(word(arg))?),
         };
@@ -46,15 +46,15 @@ impl Kind {
             Some(KindWord::Write) => Some(Self::Write),
             Some(KindWord::Semaphore) => return semaphore(args, errors).map(Some),
         };
-        let Some(permits) = &args.permits else { return Some(kind) };
-        refuse_permits(permits, args.kind.as_ref(), word, errors);
+        let Some(permits) = args.get("permits") else { return Some(kind) };
+        refuse_permits(permits, args.get("kind"), word, errors);
         None
     }
 }
 
 fn semaphore(args: &Args, errors: &mut Errors) -> Option<Kind> {
-    let Some(arg) = &args.permits else {
-        let at = args.kind.as_ref().map_or_else(Span::call_site, |kind| kind.name.span());
+    let Some(arg) = args.get("permits") else {
+        let at = args.get("kind").map_or_else(Span::call_site, |kind| kind.name.span());
         errors.add(at, "`kind = \"semaphore\"` needs `permits`: add one such as `permits = 3`");
         return None;
     };

@@ -2,7 +2,7 @@
 //!
 //! - `args` parses the tokens of the attribute into options.
 //! - `spec` validates options and signature into a specification, with a file for each option that needs one (`keys`,
-//!   `kind`, `strategy`, `backoff`, `fallback`). `rules` refuses options that contradict each other.
+//!   `kind`, `strategy`, `backoff`, `fallback`), and `plain` for the others. `rules` refuses options that contradict each other.
 //! - `words`, a link to the folder of lock-core, has the words and units of all options: a configuration file uses them too.
 //! - `shape` finds the body of the function.
 //! - `expand` generates the code, with `request`, `capture` and `doc_line`.
@@ -23,6 +23,7 @@ mod kind;
 mod params;
 mod part;
 mod placeholder;
+mod plain;
 mod request;
 mod rules;
 mod shape;

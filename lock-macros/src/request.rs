@@ -1,19 +1,17 @@
 //! Generates the lock request that each call makes.
 
-use std::time::Duration;
-
-use proc_macro2::{Ident, Literal, Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned as _;
 
 use crate::backoff::Backoff;
 use crate::keys::Keys;
 use crate::kind::Kind;
+use crate::plain::duration;
 use crate::spec::LockSpec;
 use crate::strategy::Strategy;
 use crate::template::{Segment, Template};
 use crate::tokens::private;
-use crate::words::choice::{OnLostWord, ReleaseWord};
 use crate::words::strategy::StrategyWord;
 
 // Output:
@@ -80,10 +78,6 @@ fn kind(spec: &LockSpec) -> Option<TokenStream> {
 fn options(spec: &LockSpec) -> TokenStream {
     let private = private();
     let profile = spec.profile.as_ref().map(|profile| quote!(.profile(#profile)));
-    let ttl = spec.ttl.as_ref().map(|(_, ttl)| {
-        let ttl = duration(*ttl);
-        quote!(.ttl(#ttl))
-    });
     let strategy = spec.strategy.as_ref().map(|strategy| match strategy {
         Strategy::Named(StrategyWord::ShedAbove(rate)) => {
             quote!(.strategy(#private::strategy::shed_above(#private::strategy::retry(), #rate)))
@@ -97,42 +91,13 @@ fn options(spec: &LockSpec) -> TokenStream {
             quote_spanned!(at=> .strategy(#value))
         }
     });
-    let wait = spec.wait.as_ref().map(|(_, wait)| *wait);
-    let [wait, renew_every, max_hold, min_hold, linger] = [
-        ("wait", wait),
-        ("renew_every", spec.renew_every),
-        ("max_hold", spec.max_hold.as_ref().map(|(_, max)| *max)),
-        ("min_hold", spec.min_hold.as_ref().map(|(_, min)| *min)),
-        ("linger", spec.linger.as_ref().map(|(_, linger)| *linger)),
-    ]
-    .map(|(name, value)| {
-        let (name, value) = (format_ident!("{name}"), duration(value?));
-        Some(quote!(.#name(#value)))
-    });
     let backoff = spec.backoff.map(|Backoff { base, max }| {
         let (base, max) = (duration(base), duration(max));
         quote!(.backoff(#base, #max))
     });
-    let [take, max_waiters] =
-        [("take", &spec.take), ("max_waiters", &spec.max_waiters)].map(|(name, value)| {
-            let value = value.as_ref()?;
-            let at = Span::call_site().located_at(value.span());
-            let name = Ident::new(name, at);
-            Some(quote_spanned!(at=> .#name(#value)))
-        });
-    let renew = spec.renew.map(|renew| quote!(.renew(#renew)));
-    let on_lost = spec.on_lost.map(|on_lost| match on_lost {
-        OnLostWord::Cancel => quote!(.on_lost(#private::OnLost::Cancel)),
-        OnLostWord::Finish => quote!(.on_lost(#private::OnLost::Finish)),
-    });
-    let release = spec.release.map(|release| match release {
-        ReleaseWord::Await => quote!(.release(#private::Release::Await)),
-        ReleaseWord::Background => quote!(.release(#private::Release::Background)),
-    });
     let label = spec.label.as_ref().map(text).map(|label| quote!(.label(#label)));
-    quote! {
-        #profile #take #ttl #strategy #wait #backoff #max_waiters #renew #renew_every #max_hold #min_hold #linger #on_lost #release #label
-    }
+    let plain = &spec.plain;
+    quote!(#profile #plain #strategy #backoff #label)
 }
 
 // Output:
@@ -162,11 +127,4 @@ fn segments(template: &Template) -> TokenStream {
         Segment::Value(value) => quote_spanned!(at=> .value(&#value)),
     });
     quote!(#(#segments)*)
-}
-
-fn duration(duration: Duration) -> TokenStream {
-    let private = private();
-    let seconds = Literal::u64_unsuffixed(duration.as_secs());
-    let nanos = Literal::u32_unsuffixed(duration.subsec_nanos());
-    quote!(#private::Duration::new(#seconds, #nanos))
 }

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use syn::{Expr, LitStr};
-
 use crate::args::{Arg, Args};
 use crate::errors::Errors;
 use crate::kind::Kind;
+use crate::plain::Plain;
 use crate::strategy::Strategy;
 use crate::value::integer;
 use crate::words::strategy::StrategyWord;
@@ -14,17 +13,13 @@ use crate::words::strategy::StrategyWord;
 /// The values that the rules compare. An option is `None` if it is missing, or wrong by itself and reported already.
 pub(crate) struct Readings<'a> {
     pub(crate) kind: Option<&'a Kind>,
-    pub(crate) take: Option<&'a Expr>,
-    pub(crate) ttl: Option<&'a (LitStr, Duration)>,
     pub(crate) strategy: Option<&'a Strategy>,
-    pub(crate) renew: Option<bool>,
-    pub(crate) max_hold: Option<&'a (LitStr, Duration)>,
-    pub(crate) min_hold: Option<&'a (LitStr, Duration)>,
-    pub(crate) linger: Option<&'a (LitStr, Duration)>,
+    pub(crate) plain: &'a Plain,
 }
 
 /// Applies all rules.
 pub(crate) fn check(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
+    ttl_below_every_store(read, errors);
     wait_without_waiting(args, read, errors);
     backoff_without_trying_again(args, read, errors);
     max_waiters_without_waiting(args, read, errors);
@@ -36,21 +31,32 @@ pub(crate) fn check(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     min_hold_beyond_a_fixed_ttl(args, read, errors);
     renew_every_without_renewal(args, read, errors);
     linger_of_another_kind(args, read, errors);
-    linger_of_several_keys(args, errors);
+    linger_of_several_keys(args, read, errors);
     linger_beyond_its_bound(args, read, errors);
 }
 
 /// Returns the strategy, if it has a name.
 fn named<'a>(args: &'a Args, read: &Readings<'_>) -> Option<(&'a Arg, StrategyWord)> {
-    match (&args.strategy, read.strategy?) {
+    match (args.get("strategy"), read.strategy?) {
         (Some(arg), Strategy::Named(named)) => Some((arg, *named)),
         _ => None,
     }
 }
 
+/// The shortest ttl. No store can keep a shorter lease: one round trip and the error of the clock take about as long.
+const SHORTEST_TTL: Duration = Duration::from_millis(10);
+
+fn ttl_below_every_store(read: &Readings<'_>, errors: &mut Errors) {
+    let Some((text, ttl)) = read.plain.time("ttl") else { return };
+    if ttl < SHORTEST_TTL {
+        let message = format!("a ttl of {ttl:?} is shorter than any store can keep: write at least `10ms`");
+        errors.add(text.span(), message);
+    }
+}
+
 /// Refuses `wait` with a strategy that does not wait, or that waits for ever: the limit would have no effect.
 fn wait_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
-    let (Some(wait), Some((strategy, named))) = (&args.wait, named(args, read)) else { return };
+    let (Some(wait), Some((strategy, named))) = (args.get("wait"), named(args, read)) else { return };
     if named.waits_for_a_while() {
         return;
     }
@@ -65,7 +71,7 @@ fn wait_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
 /// Refuses `backoff` with a strategy that does not try again: pauses would have no effect. A strategy that is an
 /// expression has its own pauses.
 fn backoff_without_trying_again(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
-    let (Some(backoff), Some(strategy)) = (&args.backoff, &args.strategy) else { return };
+    let (Some(backoff), Some(strategy)) = (args.get("backoff"), args.get("strategy")) else { return };
     let message = match read.strategy {
         Some(Strategy::Named(named)) if !named.tries_again() => format!(
             "`backoff` cannot be combined with `strategy = \"{}\"`, which does not try again: remove `backoff`, or choose `retry`, \
@@ -84,7 +90,7 @@ fn backoff_without_trying_again(args: &Args, read: &Readings<'_>, errors: &mut E
 
 /// Refuses `max_waiters` with a strategy that does not wait: the limit would have no effect.
 fn max_waiters_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
-    let (Some(max), Some((strategy, named))) = (&args.max_waiters, named(args, read)) else { return };
+    let (Some(max), Some((strategy, named))) = (args.get("max_waiters"), named(args, read)) else { return };
     if named.tries_again() {
         return;
     }
@@ -98,7 +104,7 @@ fn max_waiters_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Er
 
 /// Refuses other kinds for several keys: each of these keys has one holder.
 fn keys_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
-    let (Some(keys), Some(arg), Some(kind)) = (&args.keys, &args.kind, read.kind) else { return };
+    let (Some(keys), Some(arg), Some(kind)) = (args.get("keys"), args.get("kind"), read.kind) else { return };
     if matches!(kind, Kind::Reentrant | Kind::Write) {
         return;
     }
@@ -111,8 +117,8 @@ fn keys_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
 
 /// Refuses `take` for a kind without permits. Without `kind`, the profile may be a semaphore.
 fn take_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
-    let Some(take) = &args.take else { return };
-    match (&args.kind, read.kind) {
+    let Some(take) = args.get("take") else { return };
+    match (args.get("kind"), read.kind) {
         (_, Some(Kind::Semaphore(_))) => {}
         (Some(arg), Some(kind)) => {
             let message = format!(
@@ -122,7 +128,11 @@ fn take_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
             );
             errors.add(take.later_of(arg).name.span(), message);
         }
-        (None, _) if args.profile.is_none() && args.permits.is_none() && args.keys.is_none() => {
+        (None, _)
+            if args.get("profile").is_none()
+                && args.get("permits").is_none()
+                && args.get("keys").is_none() =>
+        {
             let message = "`take` goes with `kind = \"semaphore\"` only: add that with `permits`, name a `profile` that has \
                            them, or remove `take`";
             errors.add(take.name.span(), message);
@@ -134,15 +144,17 @@ fn take_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
 
 /// Refuses `take` for several keys: each has one holder, even if the kind comes from a profile.
 fn take_of_several_keys(args: &Args, errors: &mut Errors) {
-    let (Some(take), Some(keys), None) = (&args.take, &args.keys, &args.kind) else { return };
+    let (Some(take), Some(keys), None) = (args.get("take"), args.get("keys"), args.get("kind")) else {
+        return;
+    };
     let message = "`take` cannot be combined with `keys`: several keys have one holder each; remove `take`, or lock one `key`";
     errors.add(take.later_of(keys).name.span(), message);
 }
 
 /// Refuses to take more permits than there are: no call could ever get them. Expressions are compared at run time.
 fn take_beyond_permits(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
-    let (Some(take), Some(permits)) = (&args.take, &args.permits) else { return };
-    let (Some(asked), Some(Kind::Semaphore(there))) = (read.take, read.kind) else { return };
+    let (Some(take), Some(permits)) = (args.get("take"), args.get("permits")) else { return };
+    let (Some(asked), Some(Kind::Semaphore(there))) = (read.plain.number("take"), read.kind) else { return };
     if let (Some(asked), Some(there)) = (integer(asked), integer(there))
         && asked > there
     {
@@ -154,8 +166,10 @@ fn take_beyond_permits(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
 }
 
 fn min_hold_beyond_max_hold(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
-    let (Some(min), Some(max)) = (&args.min_hold, &args.max_hold) else { return };
-    let (Some((min_text, shortest)), Some((max_text, longest))) = (read.min_hold, read.max_hold) else {
+    let (Some(min), Some(max)) = (args.get("min_hold"), args.get("max_hold")) else { return };
+    let (Some((min_text, shortest)), Some((max_text, longest))) =
+        (read.plain.time("min_hold"), read.plain.time("max_hold"))
+    else {
         return;
     };
     if shortest > longest {
@@ -169,8 +183,8 @@ fn min_hold_beyond_max_hold(args: &Args, read: &Readings<'_>, errors: &mut Error
 }
 
 fn renew_every_without_renewal(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
-    let (Some(every), Some(renew)) = (&args.renew_every, &args.renew) else { return };
-    if read.renew == Some(false) {
+    let (Some(every), Some(renew)) = (args.get("renew_every"), args.get("renew")) else { return };
+    if read.plain.flag("renew") == Some(false) {
         let message =
             "`renew_every` cannot be combined with `renew = false`, which does not renew: remove one of them";
         errors.add(every.later_of(renew).name.span(), message);
@@ -180,9 +194,17 @@ fn renew_every_without_renewal(args: &Args, read: &Readings<'_>, errors: &mut Er
 /// The longest linger. `lock-core` has the same bounds (`options/linger.rs`), and also checks values of a profile.
 const LONGEST_LINGER: Duration = Duration::from_secs(1);
 
+/// Returns the option `linger`, unless it is zero: a lock of any kind may say that it does not linger.
+fn linger<'a>(args: &'a Args, read: &Readings<'_>) -> Option<&'a Arg> {
+    let (_, time) = read.plain.time("linger")?;
+    args.get("linger").filter(|_| !time.is_zero())
+}
+
 /// Refuses `linger` for other kinds: only the holder of an exclusive lock without an order is notified of waiters.
 fn linger_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
-    let (Some(linger), Some(arg), Some(kind)) = (&args.linger, &args.kind, read.kind) else { return };
+    let (Some(linger), Some(arg), Some(kind)) = (linger(args, read), args.get("kind"), read.kind) else {
+        return;
+    };
     let why = match kind {
         Kind::Reentrant => return,
         Kind::Fair => {
@@ -197,8 +219,8 @@ fn linger_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors)
 }
 
 /// Refuses `linger` for several keys: a request for several keys waits for one key after another.
-fn linger_of_several_keys(args: &Args, errors: &mut Errors) {
-    let (Some(linger), Some(keys)) = (&args.linger, &args.keys) else { return };
+fn linger_of_several_keys(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
+    let (Some(linger), Some(keys)) = (linger(args, read), args.get("keys")) else { return };
     let message = "`linger` cannot be combined with `keys`: it waits for one key after another, and a lock of all of them \
                    would be in its own way; remove `linger`, or lock one `key`";
     errors.add(linger.later_of(keys).name.span(), message);
@@ -207,12 +229,14 @@ fn linger_of_several_keys(args: &Args, errors: &mut Errors) {
 /// Refuses a linger that is too long: a waiter in another process may have to wait for its end, and the rest of the
 /// lease must be long enough for the linger.
 fn linger_beyond_its_bound(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
-    let (Some(linger), Some((text, length))) = (&args.linger, read.linger) else { return };
-    if *length > LONGEST_LINGER {
+    let (Some(linger), Some((text, length))) = (args.get("linger"), read.plain.time("linger")) else {
+        return;
+    };
+    if length > LONGEST_LINGER {
         let message = format!("`linger = \"{}\"` is too long: it is at most 1 s", text.value());
         errors.add(linger.name.span(), message);
-    } else if let (Some(ttl), Some((ttl_text, lease))) = (&args.ttl, read.ttl)
-        && *length > *lease / 3
+    } else if let (Some(ttl), Some((ttl_text, lease))) = (args.get("ttl"), read.plain.time("ttl"))
+        && length > lease / 3
     {
         let message = format!(
             "`linger = \"{}\"` is longer than a third of `ttl = \"{}\"`: change one of them",
@@ -225,9 +249,12 @@ fn linger_beyond_its_bound(args: &Args, read: &Readings<'_>, errors: &mut Errors
 
 /// Refuses a `min_hold` that is longer than a ttl without renewal: the lease would end first.
 fn min_hold_beyond_a_fixed_ttl(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
-    let (Some(min), Some(ttl), Some(renew)) = (&args.min_hold, &args.ttl, &args.renew) else { return };
+    let (Some(min), Some(ttl), Some(renew)) = (args.get("min_hold"), args.get("ttl"), args.get("renew"))
+    else {
+        return;
+    };
     let (Some((min_text, shortest)), Some((ttl_text, lease)), Some(false)) =
-        (read.min_hold, read.ttl, read.renew)
+        (read.plain.time("min_hold"), read.plain.time("ttl"), read.plain.flag("renew"))
     else {
         return;
     };

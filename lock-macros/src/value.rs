@@ -65,8 +65,8 @@ pub(crate) fn duration_of(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
     }
     let literal =
         string(&arg.value).ok_or_else(|| expected(arg, "a string with a unit such as `\"500ms\"`"))?;
-    let duration =
-        duration::parse(&literal.value()).map_err(|message| syn::Error::new(literal.span(), message))?;
+    let duration = duration::parse_option(&arg.name.to_string(), &literal.value())
+        .map_err(|message| syn::Error::new(literal.span(), message))?;
     Ok((literal, duration))
 }
 

@@ -9,30 +9,66 @@ use super::release::Release;
 use crate::kind::Kind;
 use crate::strategy::{self, Backoff, Strategy};
 
-/// A set of options, each of which may be unset. The first set value counts: the request's, the profile's, the
-/// manager's, or the default of this crate.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Options {
-    pub(crate) kind: Option<Kind>,
-    /// The number of permits that a request takes from a semaphore.
-    pub(crate) take: Option<u32>,
-    pub(crate) ttl: Option<Duration>,
-    pub(crate) strategy: Option<Arc<dyn Strategy>>,
-    pub(crate) wait: Option<Duration>,
-    pub(crate) backoff: Option<Backoff>,
-    pub(crate) max_waiters: Option<usize>,
-    pub(crate) fencing: Option<bool>,
-    pub(crate) reentrant: Option<bool>,
-    pub(crate) renew: Option<bool>,
-    pub(crate) renew_every: Option<Duration>,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) min_hold: Option<Duration>,
-    pub(crate) on_lost: Option<OnLost>,
-    pub(crate) release: Option<Release>,
-    /// How long the process keeps the grant after its release. Zero means that the grant does not linger.
-    pub(crate) linger: Option<Duration>,
-    pub(crate) label: Option<Cow<'static, str>>,
+/// Passes all options to the macro `with`. A configuration reads an option `by_type`, or with code of its own.
+macro_rules! all_options {
+    ($with:ident) => {
+        $with! {
+            by_type {
+                ttl: Duration,
+                strategy: Arc<dyn Strategy>,
+                wait: Duration,
+                max_waiters: usize,
+                fencing: bool,
+                reentrant: bool,
+                renew: bool,
+                renew_every: Duration,
+                max_hold: Duration,
+                min_hold: Duration,
+                on_lost: OnLost,
+                release: Release,
+                /// How long the process keeps the grant after its release. Zero means that the grant does not linger.
+                linger: Duration,
+                label: Cow<'static, str>,
+            }
+            by_code {
+                kind: Kind,
+                /// The number of permits that a request takes from a semaphore.
+                take: u32,
+                backoff: Backoff,
+            }
+        }
+    };
 }
+
+macro_rules! declare {
+    ($($how:ident { $($(#[$doc:meta])* $option:ident: $type:ty,)* })*) => {
+        /// A set of options, each of which may be unset. The first set value counts: the request's, the profile's, the
+        /// manager's, or the default of this crate.
+        #[derive(Clone, Debug, Default)]
+        pub(crate) struct Options {
+            $($($(#[$doc])* pub(crate) $option: Option<$type>,)*)*
+        }
+
+        impl Options {
+            fn fill_each(&mut self, defaults: &Self) {
+                $($(if self.$option.is_none() && defaults.$option.is_some() {
+                    self.$option.clone_from(&defaults.$option);
+                })*)*
+            }
+
+            fn unset_one(&mut self, option: &str) -> bool {
+                match option {
+                    $($(stringify!($option) => self.$option.take().is_some(),)*)*
+                    _ => false,
+                }
+            }
+        }
+    };
+}
+
+all_options!(declare);
+#[cfg(feature = "config")]
+pub(super) use all_options;
 
 /// The options that the attribute or a layer sets for all its requests. Those of the profile take precedence over them.
 #[derive(Clone, Default)]
@@ -59,26 +95,18 @@ impl Options {
     ///
     /// The options are changed in place, because every request does this, and moving the options would double the cost.
     pub(crate) fn fill(&mut self, defaults: &Self) {
-        macro_rules! fill {
-            ($($option:ident)*) => {$(
-                if self.$option.is_none() {
-                    self.$option = defaults.$option;
-                }
-            )*};
+        let of_strategy = self.strategy.is_some().then_some((self.wait, self.backoff));
+        let of_kind = self.kind.is_some().then_some(self.take);
+        let of_renewal = (self.renew == Some(false)).then_some(self.renew_every);
+        self.fill_each(defaults);
+        if let Some(own) = of_strategy {
+            (self.wait, self.backoff) = own;
         }
-        if self.strategy.is_none() {
-            self.strategy.clone_from(&defaults.strategy);
-            fill!(wait backoff);
+        if let Some(own) = of_kind {
+            self.take = own;
         }
-        if self.kind.is_none() {
-            fill!(take kind);
-        }
-        if self.renew != Some(false) {
-            fill!(renew_every);
-        }
-        fill!(ttl max_waiters fencing reentrant renew max_hold min_hold on_lost release linger);
-        if self.label.is_none() && defaults.label.is_some() {
-            self.label.clone_from(&defaults.label);
+        if let Some(own) = of_renewal {
+            self.renew_every = own;
         }
     }
 
@@ -111,24 +139,11 @@ impl Options {
 
     /// Unsets the option of this name. Returns whether the option was set.
     pub(crate) fn unset(&mut self, option: &str) -> bool {
-        match option {
+        if option == "kind" {
             // `take` belongs to the kind, so it is unset too.
-            "kind" => {
-                self.take = None;
-                self.kind.take().is_some()
-            }
-            "take" => self.take.take().is_some(),
-            "ttl" => self.ttl.take().is_some(),
-            "wait" => self.wait.take().is_some(),
-            "backoff" => self.backoff.take().is_some(),
-            "max_waiters" => self.max_waiters.take().is_some(),
-            "fencing" => self.fencing.take().is_some(),
-            "renew_every" => self.renew_every.take().is_some(),
-            "max_hold" => self.max_hold.take().is_some(),
-            "min_hold" => self.min_hold.take().is_some(),
-            "linger" => self.linger.take().is_some(),
-            _ => false,
+            self.take = None;
         }
+        self.unset_one(option)
     }
 
     pub(crate) fn kind(&self) -> Kind {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::option::ZERO_SWITCHES_OFF;
+
 /// Parses a duration in the form that people write: `500ms`, `2s`, `1m 30s`.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let duration = parse_or_zero(text)?;
@@ -11,8 +13,12 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-/// Parses like [`parse`], but accepts zero, for an option that zero switches off.
-pub(crate) fn parse_or_zero(text: &str) -> Result<Duration, String> {
+/// Parses the value of `option`. Accepts zero if zero switches the option off.
+pub(crate) fn parse_option(option: &str, text: &str) -> Result<Duration, String> {
+    if ZERO_SWITCHES_OFF.contains(&option) { parse_or_zero(text) } else { parse(text) }
+}
+
+fn parse_or_zero(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     if text.is_empty() {
         return Err("a duration is missing: write one such as `500ms`".to_owned());

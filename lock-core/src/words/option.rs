@@ -37,13 +37,16 @@ pub(crate) const OF_ONE_CALL: &[&str] = &["key", "keys", "fallback", "handle", "
 pub(crate) const OF_PROFILES_ONLY: &[Form] =
     &[("fencing", "fencing = true"), ("reentrant", "reentrant = false")];
 
+/// The durations that may be zero, because zero switches them off.
+pub(crate) const ZERO_SWITCHES_OFF: &[&str] = &["linger"];
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_belongs_to_one_call_is_an_option() {
-        for word in OF_ONE_CALL {
+    fn each_list_names_options() {
+        for word in OF_ONE_CALL.iter().chain(ZERO_SWITCHES_OFF) {
             assert!(OPTIONS.iter().any(|(option, _)| option == word), "{word}");
         }
         for (word, _) in OF_PROFILES_ONLY {

@@ -254,6 +254,18 @@ async fn a_lock_lingers_for_as_long_as_the_attribute_says() {
     assert!(!locks.is_locked("lingers").await.unwrap());
 }
 
+#[distributed_lock(key = "leaves", linger = "0s", manager = locks)]
+async fn leaving(locks: &LockManager) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attribute_switches_the_linger_of_its_manager_off() {
+    let locks = LockManager::builder(Memory::new()).linger(Duration::from_millis(50)).build().unwrap();
+    leaving(&locks).await.unwrap();
+    assert!(!locks.is_locked("leaves").await.unwrap());
+}
+
 #[distributed_lock(key = "profile", profile = "checkout", handle = lock, manager = locks)]
 async fn of_profile(locks: &LockManager) -> Result<Duration, LockError> {
     Ok(lock.remaining())

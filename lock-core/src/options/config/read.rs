@@ -9,8 +9,9 @@ use super::written::{BACKOFF_BASE, BACKOFF_MAX, Entry, Value, Written, form};
 use crate::kind::Kind;
 use crate::options::Options;
 use crate::options::on_lost::OnLost;
+use crate::options::options::all_options;
 use crate::options::release::Release;
-use crate::strategy::{Backoff, NamedStrategy};
+use crate::strategy::{Backoff, NamedStrategy, Strategy};
 use crate::words::choice::{OnLostWord, ReleaseWord};
 use crate::words::duration;
 use crate::words::kind::KindWord;
@@ -22,34 +23,73 @@ type Read<T> = Result<T, String>;
 /// Reads the options of a profile, except its [kind](kind()) and the permits that it [takes](take()). If a part of
 /// `backoff` is missing, it comes from `beneath`.
 pub(super) fn options(written: &Written, beneath: &Written, mistakes: &mut Mistakes) -> Options {
-    let mut get = Reader { written, mistakes };
-    Options {
-        ttl: get.read("ttl", |value| time("ttl", value)),
-        wait: get.read("wait", |value| time("wait", value)),
-        renew_every: get.read("renew_every", |value| time("renew_every", value)),
-        max_hold: get.read("max_hold", |value| time("max_hold", value)),
-        min_hold: get.read("min_hold", |value| time("min_hold", value)),
-        linger: get.read("linger", |value| duration::parse_or_zero(text_of_time("linger", value)?)),
-        strategy: get.read("strategy", |value| {
-            let word = StrategyWord::parse(text("strategy", value)?)?;
-            Ok(Arc::new(NamedStrategy::from_word(word)) as Arc<_>)
-        }),
-        max_waiters: get.read("max_waiters", |value| number("max_waiters", value).map(|max| max as usize)),
-        fencing: get.read("fencing", |value| flag("fencing", value)),
-        reentrant: get.read("reentrant", |value| flag("reentrant", value)),
-        renew: get.read("renew", |value| flag("renew", value)),
-        on_lost: get.read("on_lost", |value| match OnLostWord::parse(text("on_lost", value)?)? {
-            OnLostWord::Cancel => Ok(OnLost::Cancel),
-            OnLostWord::Finish => Ok(OnLost::Finish),
-        }),
-        release: get.read("release", |value| match ReleaseWord::parse(text("release", value)?)? {
-            ReleaseWord::Await => Ok(Release::Await),
-            ReleaseWord::Background => Ok(Release::Background),
-        }),
-        label: get.read("label", |value| words("label", value).map(|label| Cow::Owned(label.to_owned()))),
-        kind: None,
-        take: None,
-        backoff: get.backoff(beneath),
+    let mut reader = Reader { written, mistakes };
+    let backoff = reader.backoff(beneath);
+    Options { backoff, ..reader.by_type() }
+}
+
+/// A type of options, which says how their values are read.
+trait FromValue: Sized {
+    fn read(option: &str, value: &Value) -> Read<Self>;
+}
+
+impl FromValue for Duration {
+    fn read(option: &str, value: &Value) -> Read<Self> {
+        time(option, value)
+    }
+}
+
+impl FromValue for usize {
+    fn read(option: &str, value: &Value) -> Read<Self> {
+        number(option, value).map(|number| number as Self)
+    }
+}
+
+impl FromValue for bool {
+    fn read(option: &str, value: &Value) -> Read<Self> {
+        match value {
+            Value::Flag(flag) => Ok(*flag),
+            Value::Variable(text) if text == "true" => Ok(true),
+            Value::Variable(text) if text == "false" => Ok(false),
+            other => Err(expected(option, "`true` or `false`", other)),
+        }
+    }
+}
+
+impl FromValue for Arc<dyn Strategy> {
+    fn read(option: &str, value: &Value) -> Read<Self> {
+        let word = StrategyWord::parse(text(option, value)?)?;
+        Ok(Arc::new(NamedStrategy::from_word(word)))
+    }
+}
+
+impl FromValue for OnLost {
+    fn read(option: &str, value: &Value) -> Read<Self> {
+        Ok(match OnLostWord::parse(text(option, value)?)? {
+            OnLostWord::Cancel => Self::Cancel,
+            OnLostWord::Finish => Self::Finish,
+        })
+    }
+}
+
+impl FromValue for Release {
+    fn read(option: &str, value: &Value) -> Read<Self> {
+        Ok(match ReleaseWord::parse(text(option, value)?)? {
+            ReleaseWord::Await => Self::Await,
+            ReleaseWord::Background => Self::Background,
+        })
+    }
+}
+
+/// A text, which must not be blank.
+impl FromValue for Cow<'static, str> {
+    fn read(option: &str, value: &Value) -> Read<Self> {
+        match text(option, value)? {
+            blank if blank.trim().is_empty() => {
+                Err(format!("`{option}` is empty: write a text, or remove it"))
+            }
+            text => Ok(Self::Owned(text.to_owned())),
+        }
     }
 }
 
@@ -126,11 +166,24 @@ struct Reader<'a> {
     mistakes: &'a mut Mistakes,
 }
 
+macro_rules! read {
+    (by_type { $($(#[$doc:meta])* $option:ident: $type:ty,)* } $($other:tt)*) => {
+        impl Reader<'_> {
+            /// Reads each option whose type says how it is read.
+            fn by_type(&mut self) -> Options {
+                Options { $($option: self.option(stringify!($option)),)* ..Options::default() }
+            }
+        }
+    };
+}
+
+all_options!(read);
+
 impl Reader<'_> {
-    /// Reads the value of `word`. A wrong value becomes a mistake.
-    fn read<T>(&mut self, word: &str, read: impl FnOnce(&Value) -> Read<T>) -> Option<T> {
-        let entry = self.written.entries.get(word)?;
-        self.take(entry, read(&entry.value))
+    /// Reads the value of `option`. A wrong value becomes a mistake.
+    fn option<T: FromValue>(&mut self, option: &str) -> Option<T> {
+        let entry = self.written.entries.get(option)?;
+        self.take(entry, T::read(option, &entry.value))
     }
 
     fn take<T>(&mut self, entry: &Entry, read: Read<T>) -> Option<T> {
@@ -185,14 +238,6 @@ fn text<'a>(option: &str, value: &'a Value) -> Read<&'a str> {
     }
 }
 
-/// Reads a text that must not be blank.
-fn words<'a>(option: &str, value: &'a Value) -> Read<&'a str> {
-    match text(option, value)? {
-        blank if blank.trim().is_empty() => Err(format!("`{option}` is empty: write a text, or remove it")),
-        words => Ok(words),
-    }
-}
-
 fn text_of_time<'a>(option: &str, value: &'a Value) -> Read<&'a str> {
     match value {
         Value::Text(text) | Value::Variable(text) => Ok(text),
@@ -205,20 +250,12 @@ fn text_of_time<'a>(option: &str, value: &'a Value) -> Read<&'a str> {
 }
 
 fn time(option: &str, value: &Value) -> Read<Duration> {
-    duration::parse(text_of_time(option, value)?).map_err(|error| format!("`{option}`: {error}"))
+    duration::parse_option(option, text_of_time(option, value)?)
+        .map_err(|error| format!("`{option}`: {error}"))
 }
 
 fn number(option: &str, value: &Value) -> Read<u32> {
     let takes = || expected(option, &format!("a whole number from 1 to {}", u32::MAX), value);
     let (Value::Number(digits) | Value::Variable(digits)) = value else { return Err(takes()) };
     digits.trim().parse().ok().filter(|number| *number > 0).ok_or_else(takes)
-}
-
-fn flag(option: &str, value: &Value) -> Read<bool> {
-    match value {
-        Value::Flag(flag) => Ok(*flag),
-        Value::Variable(text) if text == "true" => Ok(true),
-        Value::Variable(text) if text == "false" => Ok(false),
-        other => Err(expected(option, "`true` or `false`", other)),
-    }
 }
