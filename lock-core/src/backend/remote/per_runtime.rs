@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::runtime::{Handle, Id};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -20,9 +20,10 @@ use crate::simulation;
 use crate::sync::RwLock;
 
 /// The supervised connection of each runtime; `None` after all connections were closed.
-type Links<C> = Option<Vec<(Id, watch::Receiver<State<C>>)>>;
+type Links<C> = Option<Vec<(Handle, watch::Receiver<State<C>>)>>;
 
-/// How long a call waits for the first connection of its own runtime before it uses the connection of another runtime.
+/// How long a call waits for the first connection of its own runtime before it uses the connection of another runtime
+/// that runs.
 const OWN: Duration = Duration::from_millis(100);
 /// The number of consecutive failed dials of a runtime after which its use of another runtime's connection causes a
 /// warning.
@@ -51,7 +52,7 @@ impl<C: Connector> PerRuntime<C> {
     /// Starts with the session `first`, whose server has passed all checks. Without such a session, dials at once.
     pub(crate) fn new(connector: Arc<C>, first: Option<C::Session>) -> Self {
         let link = supervise(Arc::clone(&connector), first);
-        let links = RwLock::new(Some(vec![(Handle::current().id(), link)]));
+        let links = RwLock::new(Some(vec![(Handle::current(), link)]));
         Self { links, ..Self::idle(connector) }
     }
 
@@ -88,7 +89,7 @@ impl<C: Connector> PerRuntime<C> {
         // This is the runtime that polls this call. It need not be the runtime that created the backend.
         let id = Handle::current().id();
         let links = self.links.read();
-        let (_, link) = links.as_ref()?.iter().find(|(of, _)| *of == id)?;
+        let (_, link) = links.as_ref()?.iter().find(|(of, _)| of.id() == id)?;
         let state = link.borrow();
         // A supervisor that has panicked leaves a dead connection. Another supervisor is then started.
         if link.has_changed().is_err() { None } else { read(&state) }
@@ -111,8 +112,14 @@ impl<C: Connector> PerRuntime<C> {
             let first = timeout(OWN, link.wait_for(failed_or_settled)).await;
             let connected = first.is_ok_and(|state| state.is_ok_and(|state| state.failure.is_none()));
             let own = link.borrow().clone();
-            if !connected && let Some(other) = self.of_another(&own) {
-                return Ok(other);
+            if !connected && let Some((runtime, other)) = self.of_another(&own) {
+                // A connection answers only while its runtime runs tasks.
+                let runs = runtime.spawn(async {});
+                let settles = async { drop(link.wait_for(settled).await) };
+                tokio::select! {
+                    Ok(()) = runs => return Ok(other),
+                    () = settles => {}
+                }
             }
         }
         let state = match link.wait_for(settled).await {
@@ -127,17 +134,19 @@ impl<C: Connector> PerRuntime<C> {
         }
     }
 
-    /// Returns a connection of another runtime. A grant must not be lost because the server allows no further
+    /// Returns a connection of another runtime, and that runtime. A grant must not be lost because the server allows no further
     /// connection for its renewal.
-    fn of_another(&self, own: &State<C>) -> Option<Arc<C::Connection>> {
+    fn of_another(&self, own: &State<C>) -> Option<(Handle, Arc<C::Connection>)> {
         // A lasting failure concerns the server, and not one connection.
         if own.failure.as_ref().is_some_and(Failure::is_lasting) {
             return None;
         }
         let links = self.links.read();
-        let usable = |(_, link): &(Id, watch::Receiver<State<C>>)| {
+        let usable = |(runtime, link): &(Handle, watch::Receiver<State<C>>)| {
             let connection = link.borrow().connection.clone();
-            connection.filter(|connection| link.has_changed().is_ok() && C::is_usable(connection))
+            let usable =
+                connection.filter(|connection| link.has_changed().is_ok() && C::is_usable(connection));
+            usable.map(|connection| (runtime.clone(), connection))
         };
         let other = links.as_ref()?.iter().find_map(usable)?;
         // The lock is released first, because logging may run code of the application.
@@ -154,18 +163,18 @@ impl<C: Connector> PerRuntime<C> {
     /// Returns the link of this runtime, and creates it if it is missing. Returns `None` after everything was closed.
     /// Also removes the links of runtimes that have ended.
     fn link(&self) -> Option<watch::Receiver<State<C>>> {
-        let id = Handle::current().id();
+        let runtime = Handle::current();
         let mut links = self.links.write();
         let links = links.as_mut()?;
         // The sender lives in a task of the runtime, so a closed channel means that the runtime has ended.
         links.retain(|(_, link)| link.has_changed().is_ok());
         // The search is repeated under the write lock, because another caller may have created the link in between.
-        if let Some((_, link)) = links.iter().find(|(of, _)| *of == id) {
+        if let Some((_, link)) = links.iter().find(|(of, _)| of.id() == runtime.id()) {
             return Some(link.clone());
         }
         // This happens under the write lock, because two callers of one runtime must not start two supervisors.
         let link = supervise(Arc::clone(&self.connector), None);
-        links.push((id, link.clone()));
+        links.push((runtime, link.clone()));
         Some(link)
     }
 
@@ -198,6 +207,8 @@ mod tests {
         planned: Mutex<Vec<Failure<()>>>,
         lose: Notify,
         panics: AtomicBool,
+        /// How long a dial takes.
+        takes: Duration,
     }
 
     impl<const SHARES: bool> Connector for Fake<SHARES> {
@@ -231,6 +242,7 @@ mod tests {
         }
 
         async fn dial(&self, _limit: Duration) -> Result<Arc<u32>, Failure<()>> {
+            tokio::time::sleep(self.takes).await;
             match self.planned.lock().expect("no panic").pop() {
                 Some(failure) => Err(failure),
                 None => Ok(Arc::new(7)),
@@ -301,20 +313,34 @@ mod tests {
         assert!((70..85).contains(&left), "{left} of 100 are left after a minute");
     }
 
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+    }
+
+    fn refused() -> Fake<true> {
+        let refused = Fake::default();
+        refused.planned.lock().expect("no panic").push(unavailable());
+        refused
+    }
+
     #[tokio::test]
     async fn a_runtime_without_a_connection_uses_that_of_another() {
-        let sharing = Arc::new(Fake::<true>::default());
-        sharing.planned.lock().expect("no panic").extend((0..100).map(|_| unavailable()));
-        let connections = Arc::new(PerRuntime::new(Arc::clone(&sharing), Some(Arc::new(1))));
-        let elsewhere = std::thread::spawn({
-            let connections = Arc::clone(&connections);
-            move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-                runtime.expect("a runtime").block_on(async { connections.get().await.map(|one| *one) })
-            }
-        });
-        let elsewhere = tokio::task::spawn_blocking(|| elsewhere.join().expect("no panic")).await;
-        assert_eq!(elsewhere.expect("no panic").expect("that of this runtime"), 1);
+        for fake in [refused(), Fake { takes: 10 * LIMIT, ..Fake::default() }] {
+            let connections = PerRuntime::new(Arc::new(fake), Some(Arc::new(1)));
+            let elsewhere = move || runtime().block_on(async { connections.get().await.map(|one| *one) });
+            let elsewhere = tokio::task::spawn_blocking(elsewhere).await;
+            assert_eq!(elsewhere.expect("no panic").expect("that of this runtime"), 1);
+        }
+    }
+
+    #[test]
+    fn a_connection_whose_runtime_stands_still_is_not_used() {
+        for fake in [refused(), Fake { takes: 2 * OWN, ..Fake::default() }] {
+            let first = runtime();
+            let connections = first.block_on(async { PerRuntime::new(Arc::new(fake), Some(Arc::new(1))) });
+            let own = runtime().block_on(async { connections.get().await.map(|one| *one) });
+            assert_eq!(own.expect("its own, in the end"), 7);
+        }
     }
 
     #[tokio::test(start_paused = true)]
