@@ -97,7 +97,7 @@ fn options(spec: &LockSpec) -> TokenStream {
     });
     let label = spec.label.as_ref().map(text).map(|label| quote!(.label(#label)));
     let plain = &spec.plain;
-    quote!(#profile #plain #strategy #backoff #label)
+    quote!(#profile #strategy #plain #backoff #label)
 }
 
 // Output:

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::Failure;
@@ -112,12 +113,10 @@ impl<C: Connector> PerRuntime<C> {
             let first = timeout(OWN, link.wait_for(failed_or_settled)).await;
             let connected = first.is_ok_and(|state| state.is_ok_and(|state| state.failure.is_none()));
             let own = link.borrow().clone();
-            if !connected && let Some((runtime, other)) = self.of_another(&own) {
-                // A connection answers only while its runtime runs tasks.
-                let runs = runtime.spawn(async {});
+            if !connected {
                 let settles = async { drop(link.wait_for(settled).await) };
                 tokio::select! {
-                    Ok(()) = runs => return Ok(other),
+                    Some(other) = self.of_another(&own) => return Ok(other),
                     () = settles => {}
                 }
             }
@@ -134,30 +133,45 @@ impl<C: Connector> PerRuntime<C> {
         }
     }
 
-    /// Returns a connection of another runtime, and that runtime. A grant must not be lost because the server allows no further
-    /// connection for its renewal.
-    fn of_another(&self, own: &State<C>) -> Option<(Handle, Arc<C::Connection>)> {
+    /// Returns a connection of another runtime. A grant must not be lost because the server allows no further connection
+    /// for its renewal. A connection answers only while its runtime runs tasks, so each runtime with a connection is
+    /// given an empty one, and the first that runs it counts.
+    async fn of_another(&self, own: &State<C>) -> Option<Arc<C::Connection>> {
         // A lasting failure concerns the server, and not one connection.
         if own.failure.as_ref().is_some_and(Failure::is_lasting) {
             return None;
         }
-        let links = self.links.read();
-        let usable = |(runtime, link): &(Handle, watch::Receiver<State<C>>)| {
-            let connection = link.borrow().connection.clone();
-            let usable =
-                connection.filter(|connection| link.has_changed().is_ok() && C::is_usable(connection));
-            usable.map(|connection| (runtime.clone(), connection))
+        let mut running = self.others();
+        let other = loop {
+            match running.join_next().await? {
+                Ok(other) => break other,
+                // That runtime has ended.
+                Err(_) => {}
+            }
         };
-        let other = links.as_ref()?.iter().find_map(usable)?;
-        // The lock is released first, because logging may run code of the application.
-        drop(links);
         if own.failed >= LASTS && !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 server = %self.connector.address(), failure = ?own.failure,
-                "a runtime gets no connection of its own: its calls, renewals among them, go over the connection of another                  runtime, and are late while that one is blocked"
+                "a runtime gets no connection of its own: its calls, renewals among them, go over the connection of another \
+                 runtime, and are late while that one is blocked"
             );
         }
         Some(other)
+    }
+
+    /// Starts a task on each runtime that has a usable connection. The task returns the connection. Dropping the set
+    /// aborts the tasks.
+    fn others(&self) -> JoinSet<Arc<C::Connection>> {
+        let links = self.links.read();
+        let mut running = JoinSet::new();
+        for (runtime, link) in links.iter().flatten() {
+            let connection = link.borrow().connection.clone();
+            let usable = |connection: &Arc<_>| link.has_changed().is_ok() && C::is_usable(connection);
+            if let Some(connection) = connection.filter(usable) {
+                running.spawn_on(async { connection }, runtime);
+            }
+        }
+        running
     }
 
     /// Returns the link of this runtime, and creates it if it is missing. Returns `None` after everything was closed.

@@ -68,25 +68,25 @@ impl Gathering<'_> {
         let Acquire { store, claim, id, .. } = self.acquire;
         let patience = deadline::of_call(store.timeout(), claim.ttl) / (PATIENT_FOR + 1);
         let looks = |place: &Place| store.entering.looks(&id.line, place.task);
-        let mut tries = PATIENT_FOR;
+        let mut tries = 0;
         loop {
             let before = looks(&self.place);
-            let told = match tries {
-                // The answer to its request is still to come.
-                0 => Ok(self.place.told().await),
-                _ => timeout(patience, self.place.told()).await,
-            };
-            match told {
+            match timeout(patience, self.place.told()).await {
                 Ok(Some(word)) => return Some(word),
                 Ok(None) if self.place.withdraw() => return None,
                 // The task was dropped during the request.
                 Ok(None) => return Some(Err(ended())),
-                Err(_) if tries > 1 && before.is_some() && looks(&self.place) > before => tries -= 1,
-                Err(_) if self.place.withdraw() => {
-                    store.entering.forget_task(&id.line, self.place.task);
-                    return None;
+                Err(_) => {
+                    tries += 1;
+                    let progresses = before.is_some() && looks(&self.place) > before;
+                    if !progresses {
+                        store.entering.forget_task(&id.line, self.place.task);
+                    }
+                    // A request that contains it may be answered, or refused: then it is taken out the next time.
+                    if (!progresses || tries >= PATIENT_FOR) && self.place.withdraw() {
+                        return None;
+                    }
                 }
-                Err(_) => tries = 0,
             }
         }
     }
