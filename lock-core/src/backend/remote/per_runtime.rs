@@ -143,10 +143,9 @@ impl<C: Connector> PerRuntime<C> {
         }
         let mut running = self.others();
         let other = loop {
-            match running.join_next().await? {
-                Ok(other) => break other,
-                // That runtime has ended.
-                Err(_) => {}
+            // An error says that the runtime has ended.
+            if let Ok(other) = running.join_next().await? {
+                break other;
             }
         };
         if own.failed >= LASTS && !self.warned.swap(true, Ordering::Relaxed) {
