@@ -114,9 +114,17 @@ impl<C: Connector> PerRuntime<C> {
             let connected = first.is_ok_and(|state| state.is_ok_and(|state| state.failure.is_none()));
             let own = link.borrow().clone();
             if !connected {
-                let settles = async { drop(link.wait_for(settled).await) };
+                let settles = async {
+                    let state = link.wait_for(settled).await;
+                    if !state.is_ok_and(|state| state.connection.is_some()) {
+                        // A failure that ends the wait concerns this runtime. The others get a moment to answer.
+                        tokio::time::sleep(OWN).await;
+                    }
+                };
                 tokio::select! {
-                    Some(other) = self.of_another(&own) => return Ok(other),
+                    other = self.of_another(&own) => if let Some(other) = other {
+                        return Ok(other);
+                    },
                     () = settles => {}
                 }
             }
@@ -330,15 +338,17 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
     }
 
-    fn refused() -> Fake<true> {
-        let refused = Fake::default();
-        refused.planned.lock().expect("no panic").push(unavailable());
-        refused
+    /// A server that fails this number of dials.
+    fn refuses(dials: usize, failure: &Failure<()>) -> Fake<true> {
+        let refuses = Fake::default();
+        refuses.planned.lock().expect("no panic").extend(vec![failure.clone(); dials]);
+        refuses
     }
 
     #[tokio::test]
     async fn a_runtime_without_a_connection_uses_that_of_another() {
-        for fake in [refused(), Fake { takes: 10 * LIMIT, ..Fake::default() }] {
+        let hangs = Fake { takes: 10 * LIMIT, ..Fake::default() };
+        for fake in [refuses(100, &unavailable()), refuses(100, &unavailable().permanent()), hangs] {
             let connections = PerRuntime::new(Arc::new(fake), Some(Arc::new(1)));
             let elsewhere = move || runtime().block_on(async { connections.get().await.map(|one| *one) });
             let elsewhere = tokio::task::spawn_blocking(elsewhere).await;
@@ -348,11 +358,17 @@ mod tests {
 
     #[test]
     fn a_connection_whose_runtime_stands_still_is_not_used() {
-        for fake in [refused(), Fake { takes: 2 * OWN, ..Fake::default() }] {
+        let slow = Fake { takes: 2 * OWN, ..Fake::default() };
+        for (fake, own) in [
+            (refuses(1, &unavailable()), Some(7)),
+            (slow, Some(7)),
+            // Callers receive this failure at once.
+            (refuses(100, &unavailable().permanent()), None),
+        ] {
             let first = runtime();
             let connections = first.block_on(async { PerRuntime::new(Arc::new(fake), Some(Arc::new(1))) });
-            let own = runtime().block_on(async { connections.get().await.map(|one| *one) });
-            assert_eq!(own.expect("its own, in the end"), 7);
+            let got = runtime().block_on(async { connections.get().await.map(|one| *one) });
+            assert_eq!(got.ok(), own);
         }
     }
 
