@@ -1,6 +1,6 @@
 //! The options whose value is plain: a duration, a number, a flag or a word.
 //!
-//! A new option of such a type is one line of [`OPTIONS`], and a setter of the same name in lock-core.
+//! A new option of such a type is one line of [`PLAIN`], and a setter of the same name in lock-core.
 
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use crate::words::choice::{OnLostWord, ReleaseWord};
 
 /// The type of an option, which says how its value is read.
 enum Type {
+    Ttl,
     Time,
     /// A literal from 1 to `most`, or an expression of the type `name`. `zero` is the error for 0.
     Number {
@@ -30,7 +31,7 @@ enum Type {
 }
 
 /// The plain options, in the order in which a request sets them.
-const OPTIONS: &[(&str, Type)] = &[
+const PLAIN: &[(&str, Type)] = &[
     (
         "take",
         Type::Number {
@@ -40,7 +41,7 @@ const OPTIONS: &[(&str, Type)] = &[
             zero: "`take = 0` takes no permit, so nothing would be locked: write at least `take = 1`",
         },
     ),
-    ("ttl", Type::Time),
+    ("ttl", Type::Ttl),
     ("wait", Type::Time),
     (
         "max_waiters",
@@ -79,11 +80,11 @@ impl Plain {
             let value = errors.take(value(args.get(name)?, of))?;
             Some((*name, value))
         };
-        Self(OPTIONS.iter().filter_map(read).collect())
+        Self(PLAIN.iter().filter_map(read).collect())
     }
 
     fn get(&self, name: &str) -> Option<&Value> {
-        debug_assert!(OPTIONS.iter().any(|(option, _)| *option == name), "BUG: `{name}` is not in the table");
+        debug_assert!(PLAIN.iter().any(|(option, _)| *option == name), "BUG: `{name}` is not in the table");
         self.0.iter().find(|(option, _)| *option == name).map(|(_, value)| value)
     }
 
@@ -156,6 +157,7 @@ pub(crate) fn duration(duration: Duration) -> TokenStream {
 
 fn value(arg: &Arg, of: &Type) -> syn::Result<Value> {
     Ok(match of {
+        Type::Ttl => ttl(arg)?,
         Type::Time => time(arg)?,
         Type::Number { name, most, zero } => Value::Number(number(arg, name, *most, zero)?),
         Type::Flag => Value::Flag(flag(arg)?),
@@ -175,6 +177,20 @@ fn time(arg: &Arg) -> syn::Result<Value> {
         return Err(expected(arg, &form));
     }
     duration_of(arg).map(|(text, time)| Value::Time(text, time))
+}
+
+/// The shortest ttl. No store can keep a shorter lease: one round trip and the error of the clock take about as long.
+const SHORTEST_TTL: Duration = Duration::from_millis(10);
+
+fn ttl(arg: &Arg) -> syn::Result<Value> {
+    let value = time(arg)?;
+    if let Value::Time(text, ttl) = &value
+        && *ttl < SHORTEST_TTL
+    {
+        let message = format!("a ttl of {ttl:?} is shorter than any store can keep: write at least `10ms`");
+        return Err(syn::Error::new(text.span(), message));
+    }
+    Ok(value)
 }
 
 fn flag(arg: &Arg) -> syn::Result<bool> {

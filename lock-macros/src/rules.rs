@@ -19,7 +19,6 @@ pub(crate) struct Readings<'a> {
 
 /// Applies all rules.
 pub(crate) fn check(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
-    ttl_below_every_store(read, errors);
     wait_without_waiting(args, read, errors);
     backoff_without_trying_again(args, read, errors);
     max_waiters_without_waiting(args, read, errors);
@@ -40,17 +39,6 @@ fn named<'a>(args: &'a Args, read: &Readings<'_>) -> Option<(&'a Arg, StrategyWo
     match (args.get("strategy"), read.strategy?) {
         (Some(arg), Strategy::Named(named)) => Some((arg, *named)),
         _ => None,
-    }
-}
-
-/// The shortest ttl. No store can keep a shorter lease: one round trip and the error of the clock take about as long.
-const SHORTEST_TTL: Duration = Duration::from_millis(10);
-
-fn ttl_below_every_store(read: &Readings<'_>, errors: &mut Errors) {
-    let Some((text, ttl)) = read.plain.time("ttl") else { return };
-    if ttl < SHORTEST_TTL {
-        let message = format!("a ttl of {ttl:?} is shorter than any store can keep: write at least `10ms`");
-        errors.add(text.span(), message);
     }
 }
 
