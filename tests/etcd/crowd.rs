@@ -156,7 +156,7 @@ async fn those_who_give_up_leave_nothing_and_delay_nobody() {
     }
 }
 
-/// A waiter is no longer polled once its request is sent, so nobody reads the answer. Others arrive behind it.
+/// A waiter is polled until its request is sent, and then never again. So nobody reads the answer. Others wait behind it.
 #[tokio::test]
 async fn one_whose_answer_nobody_reads_does_not_block_the_queue() {
     let etcd = Etcd::start();

@@ -271,4 +271,4 @@ impl Drop for Turn {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -295,7 +295,7 @@ impl Entries {
     /// before it relies on it. If the deletion of an entry fails, the entry is returned again only after another `long`,
     /// so that others get their turn.
     ///
-    /// The creation of such an entry may be unanswered, because nobody polls the claim that would read the answer.
+    /// The answer to the creation of such an entry may be unread, because its claim is not polled.
     pub(super) fn doubt_unasked(
         &self,
         lease: i64,

@@ -109,7 +109,7 @@ impl Store {
             };
             let found = self.txn(deletes).await?.ranges().flat_map(|range| range.kvs).next().map(Entry::new);
             self.entries.deleted(id, &mine, found.as_ref());
-            // If nobody has read the answer to the creation, this request has found out the revision of the entry.
+            // If nobody has read the answer to the creation, this request has read the entry, and so its revision.
             let is_new = |seen: &Mine| mine.created.is_none() && seen.created.is_some() && !seen.is_certain();
             match self.entries.get(id).filter(is_new) {
                 Some(seen) => mine = seen,

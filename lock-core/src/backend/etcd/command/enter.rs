@@ -118,25 +118,17 @@ mod tests {
 
     use super::*;
     use crate::backend::etcd::config::Config;
+    use crate::backend::etcd::entering::Gathered;
+    use crate::backend::etcd::entering::tests::wanted;
     use crate::backend::etcd::entries::{Entries, Id, Lease, Told};
     use crate::backend::etcd::link::Members;
     use crate::backend::etcd::session::{Session, Sessions, now};
     use crate::backend::etcd::store::Store;
     use crate::backend::remote::PerRuntime;
     use crate::backend::remote::queue_copy::QueueCopies;
-    use crate::backend::{Ask, Claim, Mode};
-    use crate::key::Key;
-    use crate::owner::{Identity, OwnerRecord, OwnerSource};
+    use crate::backend::{Claim, Mode};
 
     const TTL: Duration = Duration::from_secs(2);
-
-    fn wanted(mode: Mode, ttl: Duration) -> Wanted {
-        let owner = OwnerSource::new().expect("random bytes").mint();
-        let record = OwnerRecord::new(Identity::of_this_process("").into(), None);
-        let mut claim = Claim::new(Key::new("k").expect("a key"), owner, ttl, record);
-        claim.mode = mode;
-        Wanted::new(claim, Ask::Enqueue { room: None }, now())
-    }
 
     /// Returns a store that never gets a connection.
     fn store() -> Arc<Store> {
@@ -205,35 +197,69 @@ mod tests {
         }
     }
 
-    /// Its request is under way when its patience ends, and is then refused. No other request contains it.
+    /// A claim that has gathered behind another one, the number of its task, and what the task is given.
+    fn gathers(acquire: &Acquire<'_>) -> (Place, Vec<Gathered>) {
+        let Acquire { store, claim, id, .. } = acquire;
+        let copy = || Wanted::new(Claim::clone(claim), acquire.ask, acquire.began);
+        let Arrival::Gathers { place, .. } = store.entering.arrive(&id.line, claim.mode, copy) else {
+            panic!("another is before it")
+        };
+        let gathered = store.entering.gathered(&id.line, place.task, false);
+        (place, gathered)
+    }
+
+    /// Its request is under way when its patience ends. If that is refused, no other request contains the claim.
     #[tokio::test(start_paused = true)]
     async fn a_claim_whose_request_was_refused_enters_by_itself() {
-        for is_refused in [true, false] {
+        for (is_refused, is_dropped) in [(true, true), (true, false), (false, true)] {
             let (store, wanted) = (store(), wanted(Mode::Exclusive, TTL));
             let acquire = Acquire::new(&store, &wanted.claim, wanted.ask, wanted.began);
-            let line = &acquire.id.line;
-            let _before = store.entering.arrive(line, Mode::Exclusive, || panic!("it does not gather"));
-            let Arrival::Gathers { place, .. } = store.entering.arrive(line, Mode::Exclusive, || {
-                Wanted::new(wanted.claim.clone(), wanted.ask, wanted.began)
-            }) else {
-                panic!("another is before it")
-            };
-            let gathered = store.entering.gathered(line, place.task, false);
+            let _before =
+                store.entering.arrive(&acquire.id.line, Mode::Exclusive, || panic!("it does not gather"));
+            let (place, gathered) = gathers(&acquire);
             assert!(gathered[0].wanted.take());
             let mut gathering = Gathering { acquire: &acquire, place, is_over: false };
             let request = async {
                 tokio::time::sleep(TTL).await;
-                assert_eq!(gathered[0].wanted.put_back() && is_refused, is_refused);
-                if !is_refused {
-                    assert!(gathered[0].wanted.take());
+                if is_refused {
+                    assert!(gathered[0].wanted.put_back());
                 }
-                drop(gathered);
+                // A task that goes on keeps the claim.
+                (!is_dropped).then_some(gathered)
             };
-            let (word, ()) = tokio::join!(gathering.word(), request);
+            let both = async { tokio::join!(gathering.word(), request) };
+            let (word, _kept) = timeout(TTL * 10, both).await.expect("it enters long before that");
             match is_refused {
                 true => assert!(word.is_none(), "it enters by itself"),
                 false => assert!(word.is_some_and(|word| word.is_err_and(|failure| failure.is_in_doubt()))),
             }
+        }
+    }
+
+    /// A claim that enters by itself leaves the task to the others, unless the task stands still.
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_makes_progress_is_not_forgotten() {
+        for progresses in [true, false] {
+            let (store, wanted) = (store(), wanted(Mode::Exclusive, TTL));
+            let acquire = Acquire::new(&store, &wanted.claim, wanted.ask, wanted.began);
+            let line = &acquire.id.line;
+            let _before = store.entering.arrive(line, Mode::Exclusive, || panic!("it does not gather"));
+            let (place, _kept) = gathers(&acquire);
+            let task = place.task;
+            let mut gathering = Gathering { acquire: &acquire, place, is_over: false };
+            let goes_on = async {
+                loop {
+                    tokio::time::sleep(TTL / 100).await;
+                    if progresses {
+                        drop(store.entering.gathered(line, task, true));
+                    }
+                }
+            };
+            tokio::select! {
+                word = gathering.word() => assert!(word.is_none(), "its patience is over"),
+                () = goes_on => {}
+            }
+            assert_eq!(store.entering.looks(line, task).is_some(), progresses);
         }
     }
 }

@@ -77,20 +77,10 @@ pub(super) fn waiter_lease(wanted: &Wanted) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::etcd::session::now;
-    use crate::backend::{Ask, Attempt, Claim, Held};
-    use crate::key::Key;
-    use crate::owner::{Identity, OwnerRecord, OwnerSource};
+    use crate::backend::etcd::entering::tests::wanted;
+    use crate::backend::{Attempt, Held};
 
     const TTL: Duration = Duration::from_secs(2);
-
-    fn wanted(mode: Mode, ttl: Duration) -> Wanted {
-        let owner = OwnerSource::new().expect("random bytes").mint();
-        let record = OwnerRecord::new(Identity::of_this_process("").into(), None);
-        let mut claim = Claim::new(Key::new("k").expect("a key"), owner, ttl, record);
-        claim.mode = mode;
-        Wanted::new(claim, Ask::Enqueue { room: None }, now())
-    }
 
     /// Each letter is a claim: `x` exclusive, `r` a reader, a digit a permit of a semaphore of this size. Capitals have
     /// another lease while they wait. `-` is refused. The round covers the claims before the `|`.

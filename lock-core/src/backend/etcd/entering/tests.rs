@@ -6,16 +6,17 @@ use crate::owner::{Identity, OwnerRecord, OwnerSource};
 
 const LINE: &[u8] = b"k/";
 
-fn wanted(mode: Mode) -> Wanted {
+/// Returns a claim of another owner than any before.
+pub(in crate::backend::etcd) fn wanted(mode: Mode, ttl: Duration) -> Wanted {
     let owner = OwnerSource::new().expect("random bytes").mint();
     let record = OwnerRecord::new(Identity::of_this_process("").into(), None);
-    let mut claim = Claim::new(Key::new("k").expect("a key"), owner, Duration::from_secs(5), record);
+    let mut claim = Claim::new(Key::new("k").expect("a key"), owner, ttl, record);
     claim.mode = mode;
     Wanted::new(claim, Ask::Enqueue { room: None }, crate::backend::etcd::session::now())
 }
 
 fn arrive(entering: &Arc<Entering>, mode: Mode) -> Arrival {
-    entering.arrive(LINE, mode, || wanted(mode))
+    entering.arrive(LINE, mode, || wanted(mode, Duration::from_secs(5)))
 }
 
 fn enters(entering: &Arc<Entering>, mode: Mode) -> Turn {
@@ -91,7 +92,7 @@ fn readers_enter_beside_each_other_but_not_past_others() {
 
 #[test]
 fn a_claim_that_is_dropped_is_in_no_later_request() {
-    let (waits, taken, refused) = (wanted(Mode::Exclusive), wanted(Mode::Exclusive), wanted(Mode::Exclusive));
+    let [waits, taken, refused] = [(); 3].map(|()| wanted(Mode::Exclusive, Duration::from_secs(5)));
     let place = |wanted: Wanted| Place { task: 1, wanted: Arc::new(wanted), told: oneshot::channel().1 };
     let [waits, taken, refused] = [waits, taken, refused].map(place);
     assert!(waits.leave() && waits.wanted.is_gone() && !waits.wanted.take());
