@@ -19,11 +19,15 @@ const SEEDS: u64 = 100;
 
 /// The seeds that found bugs which need many worlds. These seeds come first. The others follow if these find nothing
 /// any more.
-const LIKELY: [(&str, u64); 4] = [
-    ("marker not looked at", 15),
+const LIKELY: [(&str, u64); 8] = [
+    ("marker not looked at", 11),
+    ("loss of one is none of all", 9),
     ("fence INCR after flush", 8),
-    ("renewal below a majority", 5),
-    ("reader's lease not renewed", 4),
+    ("a part of several keys", 7),
+    ("clock without pauses", 4),
+    ("no TTL", 3),
+    ("gate off", 3),
+    ("reader's lease not renewed", 3),
 ];
 
 fn seeds(bug: &str) -> impl Iterator<Item = u64> + use<> {
