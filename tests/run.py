@@ -27,7 +27,7 @@ LIMIT = float(os.environ.get("LOCK_TEST_SECONDS", 1800))
 AGAIN = int(os.environ.get("LOCK_TEST_AGAIN", 5))
 
 # The binaries that compute. One of them runs at a time, next to binaries that mostly wait for servers.
-COMPUTING = ["simulation", "ui", "model"]
+COMPUTING = ["simulation", "messages", "model"]
 # The number of waiting binaries that run at a time.
 WAITING = int(os.environ.get("LOCK_TEST_BINARIES", max(2, min(CORES, 4))))
 # The binaries that take longest start first.
@@ -50,7 +50,7 @@ STORES = {
     "none": "unit tests, models and doctests: no store",
 }
 MEMORY = "locks contract_memory observe testing quorum config attribute http http_console bare".split()
-NONE = "model ui thread_end lock_core lock_macros lock_axum lock_tests import_worker scheduler".split()
+NONE = "model messages thread_end lock_core lock_macros lock_axum lock_tests import_worker scheduler".split()
 
 
 def store_of(name):

@@ -178,3 +178,9 @@ pub use lock_macros::distributed_lock;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The page of the attribute, so that its examples compile and run: a link to a file of lock-macros, which cannot use
+/// this crate.
+#[cfg(all(doctest, feature = "macros"))]
+#[doc = include_str!("attribute.md")]
+struct Attribute;

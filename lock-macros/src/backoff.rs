@@ -8,16 +8,13 @@ use syn::{Expr, LitStr};
 use crate::args::{Arg, Args, Words};
 use crate::errors::Errors;
 use crate::value::duration_of;
+use crate::words::backoff::{BASE, MAX};
 
 static PARTS: Words = Words {
     one: "part",
     forms: &[("base", "base = \"10ms\""), ("max", "max = \"200ms\"")],
     synonyms: |_| None,
 };
-
-/// The defaults of the parts, which are the defaults of `lock_core::strategy::Backoff`.
-const DEFAULT_BASE: Duration = Duration::from_millis(5);
-const DEFAULT_MAX: Duration = Duration::from_millis(200);
 
 /// The upper bound of the first pause, and the upper bound of all pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +37,8 @@ pub(crate) fn backoff(arg: &Arg) -> syn::Result<Backoff> {
     if errors.is_empty() {
         check_order(base.as_ref(), max.as_ref(), &mut errors);
     }
-    let backoff = Backoff {
-        base: base.map_or(DEFAULT_BASE, |(_, (_, base))| base),
-        max: max.map_or(DEFAULT_MAX, |(_, (_, max))| max),
-    };
+    let backoff =
+        Backoff { base: base.map_or(BASE, |(_, (_, base))| base), max: max.map_or(MAX, |(_, (_, max))| max) };
     errors.or(backoff)
 }
 
@@ -60,16 +55,16 @@ fn check_order(base: Option<&Part<'_>>, max: Option<&Part<'_>>, errors: &mut Err
             );
             errors.add(base.later_of(max).value.span(), message);
         }
-        (Some((_, (text, first))), None) if *first > DEFAULT_MAX => {
+        (Some((_, (text, first))), None) if *first > MAX => {
             let message = format!(
-                "`base = \"{}\"` is longer than the default of `max`, {DEFAULT_MAX:?}: add a `max`",
+                "`base = \"{}\"` is longer than the default of `max`, {MAX:?}: add a `max`",
                 text.value()
             );
             errors.add(text.span(), message);
         }
-        (None, Some((_, (text, longest)))) if *longest < DEFAULT_BASE => {
+        (None, Some((_, (text, longest)))) if *longest < BASE => {
             let message = format!(
-                "`max = \"{}\"` is shorter than the default of `base`, {DEFAULT_BASE:?}: add a `base`",
+                "`max = \"{}\"` is shorter than the default of `base`, {BASE:?}: add a `base`",
                 text.value()
             );
             errors.add(text.span(), message);
@@ -132,11 +127,5 @@ mod tests {
             assert!(errors.contains(part), "{option}: {errors}");
             assert_eq!(errors.matches("compile_error").count(), 1, "{option}: {errors}");
         }
-    }
-
-    #[test]
-    fn the_defaults_are_those_of_the_run_time() {
-        assert_eq!(DEFAULT_BASE, lock_core::strategy::Backoff::DEFAULT_BASE);
-        assert_eq!(DEFAULT_MAX, lock_core::strategy::Backoff::DEFAULT_MAX);
     }
 }

@@ -42,8 +42,3 @@ use proc_macro::TokenStream;
 pub fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStream {
     expand::attribute(args.into(), &item.into()).into()
 }
-
-/// The README, so that its examples compile and run.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -1,8 +1,4 @@
 //! Parses a template such as `"order:<id>:<item.sku>"` into segments.
-//!
-//! lock-core has its own parser, because a proc-macro crate cannot export functions. Also, placeholders in lock-core
-//! are names, while placeholders here are Rust expressions with spans. A test checks that both parsers split every
-//! template in the same way.
 
 use quote::ToTokens as _;
 use syn::{Expr, LitStr};
@@ -10,6 +6,7 @@ use syn::{Expr, LitStr};
 use crate::params::Params;
 use crate::placeholder::placeholder;
 use crate::words::clash::{self, Values};
+use crate::words::template::{Broken, Piece, split};
 
 /// A text of the attribute whose placeholders name parameters.
 pub(crate) struct Template {
@@ -55,7 +52,7 @@ impl Template {
 fn parse(literal: &LitStr, option: &str, params: &Params) -> syn::Result<Vec<Segment>> {
     let error = |message: String| syn::Error::new(literal.span(), message);
     let mut segments = Vec::new();
-    for piece in split(&literal.value()).map_err(error)? {
+    for piece in split(&literal.value()).map_err(|broken| error(message(broken)))? {
         segments.push(match piece {
             Piece::Literal(text) => {
                 if let Some((found, name)) = foreign(&text, segments.is_empty(), params) {
@@ -63,7 +60,7 @@ fn parse(literal: &LitStr, option: &str, params: &Params) -> syn::Result<Vec<Seg
                         "`{found}` is plain text here, the same for every call: write the placeholder as `<{name}>`"
                     )));
                 }
-                Segment::Literal(text)
+                Segment::Literal(text.into())
             }
             Piece::Placeholder(text) => Segment::Value(Box::new(placeholder(&text, literal, option, params)?)),
         });
@@ -78,54 +75,18 @@ pub(crate) fn clash(one: &[Segment], other: &[Segment], params: &Params) -> Opti
     clash::clash(&one, &other)
 }
 
-/// A piece of the template, before placeholders are parsed.
-#[derive(Debug, PartialEq, Eq)]
-enum Piece {
-    Literal(String),
-    Placeholder(String),
-}
-
-/// Splits `"a:<b>"` into `[Literal("a:"), Placeholder("b")]`. `<<` is a plain `<`.
-fn split(template: &str) -> Result<Vec<Piece>, String> {
-    let mut pieces: Vec<Piece> = Vec::new();
-    let mut literal = String::new();
-    let mut rest = template;
-    while let Some(open) = rest.find('<') {
-        literal.push_str(&rest[..open]);
-        rest = &rest[open + 1..];
-        if let Some(after) = rest.strip_prefix('<') {
-            literal.push('<');
-            rest = after;
-            continue;
+/// Returns the message for a broken template.
+fn message(broken: Broken<'_>) -> String {
+    match broken {
+        Broken::Empty => "the key is empty: write one such as `order:<id>`".to_owned(),
+        Broken::Open(_) | Broken::Inside { .. } => {
+            "`<` opens a placeholder, but no `>` closes it; write `<<` for a plain `<`".to_owned()
         }
-        let Some(close) = rest.find(['<', '>']).filter(|close| rest[*close..].starts_with('>')) else {
-            return Err(
-                "`<` opens a placeholder, but no `>` closes it; write `<<` for a plain `<`".to_owned()
-            );
-        };
-        if close == 0 {
-            return Err("`<>` is an empty placeholder: name an argument, such as `<id>`".to_owned());
-        }
-        if !pieces.is_empty() && !separates(&literal) {
-            let second = &rest[..close];
-            return Err(format!(
-                "nothing separates the value of `<{second}>` from the value before it: put a `:` between them"
-            ));
-        }
-        if !literal.is_empty() {
-            pieces.push(Piece::Literal(std::mem::take(&mut literal)));
-        }
-        pieces.push(Piece::Placeholder(rest[..close].to_owned()));
-        rest = &rest[close + 1..];
+        Broken::Nameless(_) => "`<>` is an empty placeholder: name an argument, such as `<id>`".to_owned(),
+        Broken::Adjacent { name, .. } => format!(
+            "nothing separates the value of `<{name}>` from the value before it: put a `:` between them"
+        ),
     }
-    literal.push_str(rest);
-    if !literal.is_empty() {
-        pieces.push(Piece::Literal(literal));
-    }
-    if pieces.is_empty() {
-        return Err("the key is empty: write one such as `order:<id>`".to_owned());
-    }
-    Ok(pieces)
 }
 
 /// Finds a parameter in the placeholder syntax of format strings, routes, shells or other libraries. Returns the
@@ -158,80 +119,4 @@ fn foreign<'a>(text: &'a str, first: bool, params: &Params) -> Option<(String, &
         .filter(|(at, _)| begins(*at))
         .map(|(at, _)| text[at + 1..].split(|char| !is_part(char)).next().unwrap_or_default());
     after_colon.into_iter().find(|name| is_parameter(name)).map(|name| (format!(":{name}"), name))
-}
-
-/// Returns whether this text separates two values unambiguously. Without such a text, `<a><b>` gives the same key for
-/// "ab", "c" and for "a", "bc". Letters, digits and `%` occur in encoded values. The key builder of lock-core has the
-/// same rule.
-fn separates(literal: &str) -> bool {
-    literal.bytes().any(|byte| !byte.is_ascii_alphanumeric() && byte != b'%')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn literal(text: &str) -> Piece {
-        Piece::Literal(text.to_owned())
-    }
-
-    fn placeholder(text: &str) -> Piece {
-        Piece::Placeholder(text.to_owned())
-    }
-
-    #[test]
-    fn a_template_is_split_into_text_and_placeholders() {
-        for (template, pieces) in [
-            ("order", vec![literal("order")]),
-            ("order:<id>", vec![literal("order:"), placeholder("id")]),
-            ("<a>-<b.c>", vec![placeholder("a"), literal("-"), placeholder("b.c")]),
-            ("a<<b>c", vec![literal("a<b>c")]),
-            ("<<<a>>", vec![literal("<"), placeholder("a"), literal(">")]),
-            ("größe:<é>!", vec![literal("größe:"), placeholder("é"), literal("!")]),
-        ] {
-            assert_eq!(split(template), Ok(pieces), "{template}");
-        }
-    }
-
-    #[test]
-    fn a_broken_template_is_an_error() {
-        for (template, part) in [
-            ("", "empty"),
-            ("order:<id", "no `>`"),
-            ("<", "no `>`"),
-            ("<a<b>", "no `>`"),
-            ("a:<>", "empty"),
-            ("<a><b>", "separates"),
-            ("x:<a>20%<b>", "separates"),
-        ] {
-            let error = split(template).expect_err(template);
-            assert!(error.contains(part), "{template}: {error}");
-        }
-    }
-
-    /// Checks that the attribute and the run time split a template in the same way. It tries every text of up to six
-    /// characters over an alphabet that has one character for each case.
-    #[test]
-    fn the_run_time_splits_every_template_alike() {
-        let alphabet = ['a', '<', '>', ':', '-', '%'];
-        let mut texts = vec![String::new()];
-        for start in 0.. {
-            let Some(text) = texts.get(start).cloned() else { break };
-            if text.len() < 6 {
-                texts.extend(alphabet.iter().map(|next| format!("{text}{next}")));
-            }
-            let here =
-                split(&text).ok().map(|pieces| pieces.into_iter().filter_map(name).collect::<Vec<_>>());
-            let there = lock_core::key::KeyTemplate::parse(&text).ok();
-            let there = there.map(|template| template.placeholders().map(str::to_owned).collect::<Vec<_>>());
-            assert_eq!(here, there, "{text}");
-        }
-    }
-
-    fn name(piece: Piece) -> Option<String> {
-        match piece {
-            Piece::Placeholder(name) => Some(name),
-            Piece::Literal(_) => None,
-        }
-    }
 }

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::encode::Boundary;
 use super::{Key, KeyBuilder};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::label::LabelBuilder;
 use crate::words::clash::{self, Part, Values};
+use crate::words::template::{Broken, Piece, split};
 
 /// The text from which a key is rendered, such as `order:<id>`.
 ///
@@ -31,12 +31,6 @@ pub struct KeyTemplate {
     pieces: Vec<Piece>,
 }
 
-#[derive(Clone)]
-enum Piece {
-    Literal(Box<str>),
-    Placeholder(Box<str>),
-}
-
 impl KeyTemplate {
     /// Parses a template.
     ///
@@ -46,14 +40,8 @@ impl KeyTemplate {
     /// placeholder may be empty, not closed, or inside another one. Or no text between two placeholders separates their
     /// values (see the [module](super)).
     pub fn parse(text: &str) -> Result<Self> {
-        if text.is_empty() {
-            return Err(invalid(
-                text,
-                0,
-                "is empty: expected text or a placeholder there, such as `order:<id>`",
-            ));
-        }
-        Parser { text, pieces: Vec::new(), literal: String::new(), separated: true }.run()
+        let pieces = split(text).map_err(|broken| invalid(text, broken))?;
+        Ok(Self { source: text.into(), pieces })
     }
 
     /// Returns the template as it was written.
@@ -144,78 +132,32 @@ impl KeyTemplate {
     }
 }
 
-struct Parser<'a> {
-    text: &'a str,
-    pieces: Vec<Piece>,
-    /// The literal text since the last placeholder.
-    literal: String,
-    /// Whether the next placeholder needs no literal before it. That is so only for the first one.
-    separated: bool,
-}
-
-impl Parser<'_> {
-    fn run(mut self) -> Result<KeyTemplate> {
-        let mut at = 0;
-        while let Some(found) = self.text[at..].find('<') {
-            let open = at + found;
-            self.literal.push_str(&self.text[at..open]);
-            at = if self.text[open + 1..].starts_with('<') {
-                self.literal.push('<');
-                open + 2
-            } else {
-                self.placeholder(open)?
-            };
+/// Returns the error for a broken template: the byte, and what was expected there.
+fn invalid(text: &str, broken: Broken<'_>) -> LockError {
+    let (at, detail) = match broken {
+        Broken::Empty => {
+            (0, "is empty: expected text or a placeholder there, such as `order:<id>`".to_owned())
         }
-        self.literal.push_str(&self.text[at..]);
-        self.end_literal();
-        Ok(KeyTemplate { source: self.text.into(), pieces: self.pieces })
-    }
-
-    /// Adds the placeholder whose `<` is at byte `open`. Returns the position after its `>`.
-    fn placeholder(&mut self, open: usize) -> Result<usize> {
-        let start = open + 1;
-        let Some(length) = self.text[start..].find(['<', '>']) else {
-            return Err(invalid(
-                self.text,
-                open,
-                "has a `<` that is not closed: expected `>` after the placeholder's name, or `<<` for a literal `<`",
-            ));
-        };
-        let end = start + length;
-        if self.text[end..].starts_with('<') {
-            let detail =
-                format!("has a `<` inside the placeholder that opens at byte {open}: expected `>` first");
-            return Err(invalid(self.text, end, &detail));
-        }
-        if length == 0 {
-            return Err(invalid(
-                self.text,
-                open,
-                "has a placeholder without a name: expected a name between `<` and `>`, such as `<id>`",
-            ));
-        }
-        if !self.separated && Boundary::in_literal(&self.literal) == Boundary::None {
-            return Err(invalid(
-                self.text,
-                open,
-                "has a placeholder with nothing before it that keeps its value apart from the one before: \
-                 expected a separator, such as `:`",
-            ));
-        }
-        self.end_literal();
-        self.separated = false;
-        self.pieces.push(Piece::Placeholder(self.text[start..end].into()));
-        Ok(end + 1)
-    }
-
-    fn end_literal(&mut self) {
-        if !self.literal.is_empty() {
-            self.pieces.push(Piece::Literal(std::mem::take(&mut self.literal).into()));
-        }
-    }
-}
-
-fn invalid(text: &str, at: usize, detail: &str) -> LockError {
+        Broken::Open(open) => (
+            open,
+            "has a `<` that is not closed: expected `>` after the placeholder's name, or `<<` for a literal `<`"
+                .to_owned(),
+        ),
+        Broken::Inside { open, other } => (
+            other,
+            format!("has a `<` inside the placeholder that opens at byte {open}: expected `>` first"),
+        ),
+        Broken::Nameless(open) => (
+            open,
+            "has a placeholder without a name: expected a name between `<` and `>`, such as `<id>`".to_owned(),
+        ),
+        Broken::Adjacent { open, .. } => (
+            open,
+            "has a placeholder with nothing before it that keeps its value apart from the one before: \
+             expected a separator, such as `:`"
+                .to_owned(),
+        ),
+    };
     LockError::new(LockErrorKind::InvalidKey, format!("the template {text:?} at byte {at} {detail}"))
 }
 

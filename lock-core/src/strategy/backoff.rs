@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Contention;
 use crate::backoff::doubled;
+use crate::words::backoff as defaults;
 
 /// Exponential backoff with full jitter.
 ///
@@ -38,9 +39,9 @@ pub struct Backoff {
 
 impl Backoff {
     /// The default of `base`: 5 ms.
-    pub const DEFAULT_BASE: Duration = Duration::from_millis(5);
+    pub const DEFAULT_BASE: Duration = defaults::BASE;
     /// The default of `max`: 200 ms.
-    pub const DEFAULT_MAX: Duration = Duration::from_millis(200);
+    pub const DEFAULT_MAX: Duration = defaults::MAX;
 
     /// How often the strategy of a notified waiter is called. Thousands of waiters cost nothing else while they wait.
     const TOLD: Duration = Duration::from_secs(1);

@@ -11,9 +11,12 @@
 //! | `duration` | the values that are durations |
 //! | `synonyms` | the names that other libraries use for an option or a value |
 //! | `suggest` | the word that is most similar to a wrong one |
+//! | `template` | the text and the placeholders of a template |
 //! | `clash` | a key that two templates can both render |
+//! | `backoff` | the default pauses of a strategy that tries again |
 
 // These are modules without re-exports. Each crate uses only a part of them, and would warn of an unused re-export.
+pub(crate) mod backoff;
 pub(crate) mod choice;
 pub(crate) mod clash;
 pub(crate) mod duration;
@@ -22,3 +25,4 @@ pub(crate) mod option;
 pub(crate) mod strategy;
 pub(crate) mod suggest;
 pub(crate) mod synonyms;
+pub(crate) mod template;

@@ -1,0 +1,8 @@
+//! Defines the default pauses of a strategy that tries again.
+
+use std::time::Duration;
+
+/// The upper bound of the first pause.
+pub(crate) const BASE: Duration = Duration::from_millis(5);
+/// The upper bound of all pauses.
+pub(crate) const MAX: Duration = Duration::from_millis(200);
