@@ -9,7 +9,8 @@ use once_cell::sync::OnceCell;
 use tokio::runtime::Id;
 
 use super::bounds;
-use super::schedule::{Schedule, Scheduled};
+use super::due_queue::Scheduled;
+use super::schedule::Schedule;
 use super::state;
 use crate::backend::Claim;
 use crate::clock::{self, Moment};

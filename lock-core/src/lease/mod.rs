@@ -12,7 +12,7 @@
 //! | `renew`, `release` | a renewal at once, a release in the background |
 //! | `recorder` | the metrics, events and log of a lease |
 //! | `watch` | when a lease is checked |
-//! | `schedule` | the queue of one renewal loop, by due time |
+//! | `due`, `due_queue`, `schedule` | when a lease is checked next: the times, their queue, and the loop's side of it |
 //! | `renewer` | the loop that renews leases and reports losses |
 //! | `renewers` | the loops of one manager |
 //!
@@ -35,6 +35,8 @@
 
 mod bounds;
 mod deadline;
+mod due;
+mod due_queue;
 mod fencing;
 mod handoff;
 #[allow(clippy::module_inception, reason = "the folder is named after its type")]

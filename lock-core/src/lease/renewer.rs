@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use tokio::runtime::Id;
 
+use super::due::{Due, instant};
 use super::lease::Lease;
 use super::renew::Form;
-use super::schedule::{Due, Schedule, instant};
+use super::schedule::Schedule;
 use crate::backend::{Renew, Renewal};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::due::Due;
 use super::lease::Lease;
-use super::schedule::{Due, Schedule};
+use super::schedule::Schedule;
 use crate::backend::LeaseScope;
 use crate::clock::Moment;
 
