@@ -129,15 +129,15 @@ impl Etcd {
 /// Proves that the cluster can hold locks. Returns the shortest lease that it grants, which depends on its election
 /// timeout.
 async fn prove(store: &Store) -> Result<Duration, Failure> {
-    // Without a login, a cluster with authentication refuses this read. It answers all other requests of this function.
+    // A cluster with authentication refuses this read if the client is not logged in. Such a cluster answers all other
+    // requests of this function.
     match store.read(&Key::new("lock-core").map_err(|_| super::error::unexpected("a key"))?).await {
-        // Whether the user may use a key is known only when the key is locked.
+        // The permission for a key is checked only when that key is locked.
         Err(failure) if failure.reaction == Reaction::Forbidden => {}
         read => drop(read?),
     }
     let (id, given, _) = store.grant(ttl::STEP).await?;
-    // This is checked at the start, and not when a first lock is lost: a proxy may forward all requests except
-    // keep-alives.
+    // A proxy may forward all requests except keep-alives. Without this check, the first lost lock would reveal that.
     let kept = store.keep_alive(id).await;
     let kept = kept.and_then(|kept| kept.ok_or_else(|| super::error::unexpected("the time of a lease")));
     kept.map_err(|failure| {

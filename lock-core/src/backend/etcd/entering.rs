@@ -1,9 +1,9 @@
 //! The claims of this process that enter the queues of keys, in their order of arrival.
 //!
 //! etcd executes the concurrent requests of a connection in any order. So while a claim that may wait is requesting its
-//! entry, the claims that arrive at the same key gather. Then a task has them enter in their order: one transaction
-//! adds the entries of those that have to wait. A claim that arrives while no other one is entering starts no task.
-//! Claims that hold a key together may enter beside each other.
+//! entry, the claims that arrive at the same key gather. Then a task adds them to the queue in their order: one
+//! transaction creates the entries of all claims that must wait. If no other claim is entering, an arriving claim
+//! starts no task. Readers may enter concurrently.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -34,18 +34,19 @@ struct Entrance {
     /// The turns of the readers and of the other claims that are requesting their entries themselves.
     readers: HashSet<u64>,
     others: HashSet<u64>,
-    /// The claims that have gathered since the task has last looked.
+    /// The claims that have gathered since the task last collected them.
     gathered: Vec<Gathered>,
-    /// The number of the task that has the gathered claims enter, and the number of times it has looked.
+    /// The number of the task that adds the gathered claims to the queue, and how often this task has collected claims.
     task: Option<(u64, u64)>,
-    /// This is notified when the last turn has ended, or the turns are no longer waited for.
+    /// Notified when the last turn has ended, or when the task stops waiting for the turns.
     over: Arc<Notify>,
 }
 
-/// What a gathered claim is told: its next step, with its turn if it requests its entry itself.
+/// The message of the task to a gathered claim: its next step. It contains a turn if the claim requests its entry
+/// itself.
 pub(super) type Word = Result<(Plan, Option<Turn>), Failure>;
 
-/// A claim that may wait for its key, as the task needs it.
+/// A claim that may wait for its key, with the data that the task needs.
 pub(super) struct Wanted {
     pub(super) claim: Claim,
     pub(super) ask: Ask,
@@ -69,7 +70,8 @@ pub(super) struct Gathered {
 pub(super) enum Arrival {
     /// The claim requests its entry itself, at once.
     Enters(Turn),
-    /// The claim has gathered behind others. If `starts_task` is set, it starts the task of its place.
+    /// The claim waits for the task of its place to add it to the queue. If `starts_task` is set, the claim starts that
+    /// task.
     Gathers { place: Place, starts_task: bool },
 }
 
@@ -82,7 +84,7 @@ pub(super) struct Turn {
 
 /// The place of a gathered claim.
 pub(super) struct Place {
-    /// The number of the task that has the claim enter.
+    /// The number of the task that adds the claim to the queue.
     pub(super) task: u64,
     wanted: Arc<Wanted>,
     told: oneshot::Receiver<Word>,
@@ -120,7 +122,7 @@ impl Entering {
         Turn { entering: Arc::clone(self), line: line.to_vec(), number: *last }
     }
 
-    /// Returns a turn for a claim to which the task tells that it requests its entry itself.
+    /// Returns a turn for a gathered claim that is about to request its entry itself.
     pub(super) fn turn_of(self: &Arc<Self>, line: &[u8], mode: Mode) -> Option<Turn> {
         let mut state = self.0.lock();
         let State { entrances, last } = &mut *state;
@@ -134,8 +136,8 @@ impl Entering {
         Some(Arc::clone(&entrance.over))
     }
 
-    /// Returns the claims that have gathered since the last call of a task. If there are none and the task `has` none
-    /// either, the task has ended. A task that is no longer waited for gets no more claims.
+    /// Returns the claims that have gathered since the last call of a task. If no claim has gathered and the task `has`
+    /// none left, this ends the task. A task that was forgotten gets no more claims.
     pub(super) fn gathered(&self, line: &[u8], task: u64, has: bool) -> Vec<Gathered> {
         let gathered = self.change(line, |entrance| {
             let Some((_, looks)) = entrance.task.as_mut().filter(|(number, _)| *number == task) else {
@@ -151,14 +153,14 @@ impl Entering {
         gathered.unwrap_or_default()
     }
 
-    /// Returns how often a task has looked for gathered claims; `None` if it is no longer waited for.
+    /// Returns how often a task has collected gathered claims; `None` if the task has ended or was forgotten.
     pub(super) fn looks(&self, line: &[u8], task: u64) -> Option<u64> {
         let state = self.0.lock();
         let (number, looks) = state.entrances.get(line)?.task?;
         (number == task).then_some(looks)
     }
 
-    /// Waits no longer for the claims that have a turn, whose runtime may have stopped.
+    /// Ends the wait for the claims that have a turn, because their runtime may have stopped.
     pub(super) fn forget_turns(&self, line: &[u8]) {
         let over = self.change(line, |entrance| {
             entrance.readers.clear();
@@ -170,8 +172,7 @@ impl Entering {
         }
     }
 
-    /// Waits no longer for a task, which has ended, or makes no progress. The claims that have gathered go on by
-    /// themselves.
+    /// Ends the wait for a task that has ended or makes no progress. The gathered claims then enter by themselves.
     pub(super) fn forget_task(&self, line: &[u8], task: u64) {
         let gathered = self.change(line, |entrance| {
             let is_it = entrance.task.is_some_and(|(number, _)| number == task);
@@ -225,14 +226,14 @@ impl Wanted {
 impl Gathered {
     pub(super) fn tell(mut self, word: Word) {
         if let Some(told) = self.told.take() {
-            // This wakes the claim, and the waker may belong to the application.
+            // This calls the waker of the claim, which may belong to the application and may panic.
             survives(|| drop(told.send(word)));
         }
     }
 }
 
 impl Drop for Gathered {
-    /// A claim that was told nothing goes on by itself.
+    /// Wakes a claim that got no message. The claim then enters by itself.
     fn drop(&mut self) {
         if let Some(told) = self.told.take() {
             survives(|| drop(told));
@@ -241,17 +242,17 @@ impl Drop for Gathered {
 }
 
 impl Place {
-    /// Waits for what the task tells the claim. Returns `None` if the claim is to go on by itself.
+    /// Waits for the message of the task. Returns `None` if the claim must enter by itself.
     pub(super) async fn told(&mut self) -> Option<Word> {
         (&mut self.told).await.ok()
     }
 
-    /// Takes the claim out, if no request may contain it. Returns whether it was taken out.
+    /// Withdraws the claim if no request may contain it. Returns whether the claim was withdrawn.
     pub(super) fn withdraw(&self) -> bool {
         self.wanted.state.compare_exchange(WAITING, GONE, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Takes the claim out in any case. Returns whether no request may contain it.
+    /// Withdraws the claim in any case. Returns whether no request may contain the claim.
     pub(super) fn leave(&self) -> bool {
         self.wanted.state.swap(GONE, Ordering::AcqRel) == WAITING
     }

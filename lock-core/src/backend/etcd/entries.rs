@@ -13,7 +13,7 @@ use crate::key::Key;
 use crate::owner::Owner;
 use crate::sync::Mutex;
 
-/// Names the entry of one owner in the queue of one key.
+/// Identifies the entry of one owner in the queue of one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Id {
     /// The beginning of the stored keys of the queue.
@@ -31,7 +31,7 @@ impl Id {
 #[derive(Clone)]
 pub(super) enum Lease {
     Shared(Arc<Session>),
-    /// A separate lease for a lock that is not renewed. It expires.
+    /// A separate lease for a lock that is not renewed. This lease expires.
     Own {
         id: i64,
         ttl: Duration,
@@ -70,8 +70,8 @@ pub(super) struct Mine {
     pub(super) modified: i64,
     /// A time at which the entry was certainly bound to the lease.
     pub(super) bound: Moment,
-    /// When the waiter last attempted the claim or began to wait for its turn, or when a deletion of the entry was last
-    /// requested.
+    /// The latest of three times: the waiter attempted the claim, it began to wait for its turn, or a request to delete
+    /// the entry was sent.
     pub(super) asked: Moment,
     pub(super) holds: bool,
     /// The revision from which the fencing tokens of the entry are counted, if it is known.
@@ -183,8 +183,8 @@ impl Entries {
         stored
     }
 
-    /// Records entries of one queue that are about to be created by one transaction. Returns their stored keys, which
-    /// have their order; `None` for a claim that has recorded another entry meanwhile. As in etcd's own lock recipe, a
+    /// Records entries of one queue that are about to be created by one transaction. Returns their stored keys in the
+    /// same order, with `None` for a claim that has recorded another entry meanwhile. As in etcd's own lock recipe, a
     /// name consists of the lease id and a number. A process reuses the names of a key, because a read visits all names
     /// that were used since the last compaction of etcd's history.
     pub(super) fn begin_all(
@@ -213,7 +213,8 @@ impl Entries {
         let known = table.remove(id).filter(|mine| mine.stored == entry.stored);
         let mut mine = known.unwrap_or_else(|| Mine {
             stored: entry.stored.clone(),
-            // This process does not know the lease, so it binds the entry to another one before the claim relies on it.
+            // This process has no session for the lease, so it binds the entry to another one before the claim relies
+            // on it.
             lease: Lease::Own { id: entry.lease, ttl: Duration::ZERO, sent: now() },
             created: None,
             modified: 0,
@@ -275,8 +276,7 @@ impl Entries {
         is_unused
     }
 
-    /// Removes the records of the entries that were bound to a lease. Returns the owners that held their keys, each
-    /// once.
+    /// Removes the records of the entries that were bound to a lease. Returns each owner that held a key once.
     pub(super) fn lost(&self, lease: i64) -> Vec<Owner> {
         let mut table = self.0.lock();
         let bound = table.entries.iter().filter(|(_, mine)| mine.lease.id() == lease && mine.is_certain());
@@ -291,9 +291,9 @@ impl Entries {
     }
 
     /// Returns at most `limit` entries that are bound to `lease`, do not hold their keys, and whose claims have been
-    /// inactive for the time `long`. Marks them as uncertain, so that a claim that becomes active again writes its entry
-    /// before it relies on it. If the deletion of an entry fails, the entry is returned again only after another `long`,
-    /// so that others get their turn.
+    /// inactive for the time `long`. Marks them as uncertain, so that a claim that becomes active again writes its
+    /// entry before it relies on it. If the deletion of an entry fails, this returns the entry again only after another
+    /// `long`, so that other entries are deleted first.
     ///
     /// The answer to the creation of such an entry may be unread, because its claim is not polled.
     pub(super) fn doubt_unasked(
@@ -318,7 +318,8 @@ impl Entries {
     }
 
     /// Records the result of a request that deletes `given_up` if it is unchanged. `found` is the changed entry, or
-    /// `None` if there is none now. The result also reveals an earlier write or deletion whose answer was lost.
+    /// `None` if the entry no longer exists. The result also reveals an earlier write or deletion whose answer was
+    /// lost.
     pub(super) fn deleted(&self, id: &Id, given_up: &Mine, found: Option<&Entry>) {
         let mut table = self.0.lock();
         let is_it = |mine: &&mut Mine| mine.stored == given_up.stored;

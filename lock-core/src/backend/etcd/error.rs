@@ -5,7 +5,7 @@ use tonic::{Code, Status};
 use crate::backend::remote;
 use crate::error::LockErrorKind;
 
-/// What a call does about a failure, besides reporting it.
+/// How a call reacts to a failure, besides reporting it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reaction {
     #[default]

@@ -2,8 +2,8 @@
 //! of hand-offs since then.
 //!
 //! The whole cluster has one revision, which only grows. The transaction runs while no earlier owner holds the key. The
-//! revision at which the entry was created is not enough, because a claim of several keys needs one number above the
-//! tokens of all earlier holders of its keys and below those of all queued claims.
+//! revision at which the entry was created is not enough. A claim of several keys needs one number that is larger than
+//! the tokens of all earlier holders of its keys, and smaller than the tokens of all queued claims.
 //!
 //! The last [`BITS`] bits count the hand-offs inside a process, so no token has to be stored. When a grant has used up
 //! these bits, its holder writes the entries again, and the tokens continue from the revision of that write.

@@ -56,9 +56,9 @@ impl Store {
 
     /// Sends one keep-alive, and reads the keys of the lease.
     ///
-    /// The keep-alive counts from before a linearizable read. A leader that hung may not know that it was replaced. It
-    /// still answers keep-alives, although another member counts the lease. But it cannot answer the read, and the new
-    /// leader has started every lease from its full length.
+    /// The lease is counted from before a linearizable read. A leader that hung may not have noticed that it was
+    /// replaced. Such a leader still answers keep-alives, although another member counts the lease, but it cannot
+    /// answer the read. The new leader has started every lease from its full length.
     async fn round(&self, session: &Arc<Session>) -> Result<(), Failure> {
         let sent = now();
         self.linearizable_read().await?;
@@ -109,7 +109,8 @@ impl Store {
             };
             let found = self.txn(deletes).await?.ranges().flat_map(|range| range.kvs).next().map(Entry::new);
             self.entries.deleted(id, &mine, found.as_ref());
-            // If nobody has read the answer to the creation, this request has read the entry, and so its revision.
+            // If the answer to the creation was never read, this request is the first to read the revision of the
+            // entry.
             let is_new = |seen: &Mine| mine.created.is_none() && seen.created.is_some() && !seen.is_certain();
             match self.entries.get(id).filter(is_new) {
                 Some(seen) => mine = seen,

@@ -68,7 +68,7 @@ pub(super) fn entry(line: &[u8], id: i64, number: usize) -> Vec<u8> {
     [line, name.as_bytes()].concat()
 }
 
-/// Returns the value by which entries that one transaction has created are ordered: the number in their names.
+/// Returns the sort key of entries that one transaction has created. It orders them by the number in their names.
 pub(super) fn order(stored: &[u8]) -> (usize, &[u8]) {
     (stored.len(), stored)
 }

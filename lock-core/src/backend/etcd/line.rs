@@ -12,7 +12,7 @@ use crate::backend::{Claim, GrantId, Held, Mode};
 use crate::clock::Moment;
 use crate::owner::{Owner, OwnerRecord};
 
-/// The end of the value of an entry whose owner has released the key, and that keeps the key locked for a while.
+/// The end of the value of an entry that was released, but keeps the key locked for the rest of its `min_hold`.
 const KEPT: &str = " kept=1";
 
 /// The lease id of an entry that has no lease. Only other programs write such entries.
@@ -42,8 +42,7 @@ pub(super) struct Entry {
 /// The queue of a key at one revision of the store.
 pub(super) type Line = Seen<Entry>;
 
-/// Returns the value of an entry of `claim`. The value contains the time at which the entry was `granted`, if that is
-/// given.
+/// Returns the value of an entry of `claim`. If `granted` is given, the value contains this time of the grant.
 pub(super) fn value(claim: &Claim, mode: Mode, granted: Option<Duration>, kept: bool) -> Vec<u8> {
     let mut value = claim.record.to_value(&claim.owner.token());
     match mode {
@@ -82,7 +81,7 @@ impl Entry {
         Compare::modified_at(self.stored.clone(), self.modified)
     }
 
-    /// Returns the value that decides the place in the queue.
+    /// Returns the sort key of the entry in its queue.
     fn order(&self) -> (i64, (usize, &[u8])) {
         (self.created, keyspace::order(&self.stored))
     }
@@ -127,8 +126,8 @@ impl Line {
         let (mut gone, read) = (Vec::new(), self.revision);
         for event in events {
             let is_put = event.kind == 0;
-            // A late report of the watch may be older than the last read. All changes of one revision come in one
-            // report.
+            // A late report of the watch may be older than the last read. One report contains all changes of a
+            // revision.
             let Some(kv) = event.kv.filter(|kv| kv.mod_revision > read) else { continue };
             self.revision = kv.mod_revision;
             let entries = self.queue.entries_mut();

@@ -1,4 +1,5 @@
-//! The sessions of this process. A session is one lease for each ttl in use, which all entries with that ttl share.
+//! The sessions of this process. A session is a lease that all entries with the same ttl share. There is one session
+//! for each ttl in use.
 //!
 //! **When a grant ends.** A lease lives for its whole ttl, counted from the time at which its last answered keep-alive
 //! was sent. Every entry bound to the lease lives as long. So an entry that is bound to the lease later is granted for
@@ -6,9 +7,9 @@
 //! sent together with the request that binds the entry. So while the cluster answers, a grant has at least three
 //! quarters of its ttl.
 //!
-//! **What keeps a lease alive.** The renewals of the locks under the lease, and the waiters whose entries are bound to
-//! it. Each of them requires a recent keep-alive, and concurrent ones share one. An unused lease expires. If a waiter
-//! is not polled for a whole ttl (at least four seconds), its entry is deleted, because a separate lease would have
+//! **What keeps a lease alive.** Both the renewals of locks and the waiters keep the lease of their entries alive. Each
+//! of them needs a recent keep-alive. Concurrent callers share one keep-alive. An unused lease expires. If a waiter is
+//! not polled for a whole ttl (at least four seconds), its entry is deleted, because a separate lease would have
 //! expired in that time.
 //!
 //! **When a lease is retired.** If a request that creates an entry is not answered, it may be executed late, after its
@@ -72,13 +73,14 @@ pub(super) fn now() -> Moment {
     Clock::Suspend.now()
 }
 
-/// Returns how much of a lease may be over when an entry is bound to it, or when a waiter's lease is checked.
+/// Returns how old the last keep-alive of a lease may be when an entry is bound to it, or when a waiter's lease is
+/// checked.
 pub(super) fn oldest(ttl: Duration) -> Duration {
     ttl / 4
 }
 
-/// Returns how much of a lease may be over when a lock under it is renewed. A lock is renewed after a third of its
-/// lease, so all locks share one keep-alive.
+/// Returns how old the last keep-alive of a lease may be when a lock under it is renewed. A lock is renewed after a
+/// third of its lease, so all locks share one keep-alive.
 pub(super) fn renewed(ttl: Duration) -> Duration {
     ttl / 6
 }
@@ -132,7 +134,7 @@ impl Session {
         self.over.swap(true, Ordering::AcqRel)
     }
 
-    /// Records an answered keep-alive, except if a later one was answered before.
+    /// Records an answered keep-alive, except if a later keep-alive is recorded already.
     pub(super) fn prove(&self, proof: Proof) {
         self.proof.with(|latest| {
             if latest.sent.is_past(proof.sent) {
@@ -141,8 +143,8 @@ impl Session {
         });
     }
 
-    /// Returns whether a key that was bound to the lease at `bound` has lost this lease: a later round did not find the
-    /// key.
+    /// Returns whether a round after `bound` did not find `key` under the lease. At `bound`, the key was bound to the
+    /// lease.
     pub(super) fn lacks(&self, key: &[u8], bound: Moment) -> bool {
         let proof = self.proof.lock();
         bound.is_past(proof.sent) && proof.keys.as_ref().is_some_and(|keys| !keys.contains(key))

@@ -63,7 +63,7 @@ pub(super) fn counts(key: &Key) -> RequestOp {
     RangeRequest { key: from, range_end: to, count_only: true, ..RangeRequest::default() }.into()
 }
 
-/// Returns the queue from the next answer of a transaction, which belongs to a request of [`reads`].
+/// Converts the next answer of a transaction to a queue. The answer must belong to a request of [`reads`].
 pub(super) fn line(
     answers: &mut impl Iterator<Item = RangeResponse>,
     revision: i64,
@@ -125,8 +125,8 @@ impl Store {
         self.call("/etcdserverpb.KV/Txn", txn).await
     }
 
-    /// Performs a linearizable read. A keep-alive that is sent after this read may count from before it, whichever
-    /// member leads.
+    /// Performs a linearizable read. A keep-alive that is sent after this read may be counted from a time before the
+    /// read, whichever member leads.
     pub(super) async fn linearizable_read(&self) -> Result<(), Failure> {
         linearizable_read(&*self.connections.get().await?).await.map_err(Failure::before_any_request)
     }

@@ -97,8 +97,9 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// Returns the first step, from the copy of the queue if there is one that is known within `patience`. Otherwise the
-    /// first request creates the entry. If a refusal would leave a separate lease in the store, the queue is read first.
+    /// Returns the first step of the claim. If a copy of the queue is known within `patience`, the copy determines this
+    /// step. Otherwise the first request creates the entry. If a refusal would leave a separate lease in the store, the
+    /// queue is read first.
     pub(super) async fn first_plan(&self, patience: Duration) -> Result<Plan, Failure> {
         if let Some(copy) = self.copy()
             && copy.is_known(patience).await
@@ -116,7 +117,8 @@ impl<'a> Acquire<'a> {
     }
 
     /// Returns the copy of the queue if the claim may wait in it. If another claim of this process is already in the
-    /// queue, a copy is begun at once: a thousand claims that each read the queue would transfer a million entries.
+    /// queue, this creates a copy at once. Without it, a thousand claims that each read the queue would transfer a
+    /// million entries.
     pub(super) fn copy(&self) -> Option<CopyUse<Entry>> {
         let (store, claim) = (self.store, self.claim);
         if !self.ask.enqueues() {
@@ -135,12 +137,13 @@ impl<'a> Acquire<'a> {
     }
 
     /// Returns whether a copy of the queue is enough for this plan. The copy may be older than an answer to this
-    /// process, so it alone cannot prove that the queue is full.
+    /// process, so a copy cannot prove that the queue is full.
     pub(super) fn is_proved(&self, plan: &Plan) -> bool {
         self.room().is_none() || !matches!(plan, Plan::Refused(_))
     }
 
-    /// Plans the next step of the claim. `beside` claims are about to wait before it.
+    /// Plans the next step of the claim. `beside` is the number of gathered claims that are about to wait before this
+    /// claim.
     pub(super) fn plan(&self, line: &Line, beside: usize) -> Result<Plan, Failure> {
         let claim = self.claim;
         if let Some(place) = line.place_of(claim.owner) {
@@ -192,13 +195,13 @@ impl<'a> Acquire<'a> {
         let created =
             store.create(Creation { key, lease: &lease, entries: vec![entry], behind, read }).await?;
         if let Created::Changed(line) = &created {
-            // Another program uses this name, or an earlier owner whose `min_hold` is not over.
+            // The name belongs to another program, or to an earlier owner whose `min_hold` is not over.
             used.extend(line.has(&stored).then_some(stored));
         }
         Ok(created)
     }
 
-    /// Returns how the claim has entered the queue. `read` is what its transaction read at `revision`.
+    /// Returns how the claim has entered the queue. `read` is the answer to the read in its transaction, at `revision`.
     fn joins(&self, put: &Put, read: Option<RangeResponse>, revision: i64) -> Result<Joined, Failure> {
         Ok(match &put.waits {
             Some(waits) => {
@@ -218,8 +221,8 @@ impl<'a> Acquire<'a> {
         let view = match joined {
             Joined::Alone => View::Holds { revision: mine.modified, waiting: 0 },
             Joined::Among(line) => view(self.claim, self.began, &line, &mine),
-            // At least one of the entries before this one holds the key. Only a read shows how many hold it, and the
-            // exact number is seldom needed.
+            // At least one of the entries before this one holds the key. Only a read shows the number of holders. It is
+            // needed only if the queue may be full.
             Joined::Waiting(_, before) if self.room().is_some_and(|room| before > room) => {
                 let line = self.store.read(&self.claim.key).await?;
                 match view(self.claim, self.began, &line, &mine) {
@@ -239,7 +242,7 @@ impl<'a> Acquire<'a> {
         };
         let is_full = self.room().is_some_and(|room| held.position >= Some(room));
         if is_full || !self.ask.enqueues() {
-            // Other claims joined at the same moment.
+            // Other claims joined at the same moment, so this claim is refused after all.
             self.store.release(self.claim, None).await?;
             (held.position, held.queued_at) = (None, None);
         } else if expected_to_hold {

@@ -115,8 +115,8 @@ impl Store {
         Ok(revision)
     }
 
-    /// Writes into entries when they were granted, in the background. A renewal that keeps them on their lease does not
-    /// wait for this write, and succeeds without it.
+    /// Writes the time of the grant into entries, in the background. A renewal that keeps the entries on their lease
+    /// does not wait for this write, and succeeds even if the write fails.
     pub(in super::super) fn tell(&self, claim: &Claim, mine: &[Mine]) {
         let all = Self::ids(claim).into_iter().zip(mine.iter().cloned());
         let (ids, due): (Vec<Id>, Vec<Mine>) = all.filter(|(_, mine)| mine.told.due().is_some()).unzip();
@@ -139,8 +139,8 @@ impl Store {
         });
     }
 
-    /// Records the entries of a claim, as they were read in `lines`, and returns their states. `None` if the claim does
-    /// not hold all its keys.
+    /// Records the entries of a claim, as they were read in `lines`, and returns their states. Returns `None` if the
+    /// claim does not hold all its keys.
     pub(in super::super) fn held_in(&self, claim: &Claim, ids: &[Id], lines: &[Line]) -> Option<Vec<Mine>> {
         let held = ids.iter().zip(lines).map(|(id, line)| {
             let entry = line.held_by(claim.owner)?;

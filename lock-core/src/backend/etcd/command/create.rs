@@ -15,8 +15,8 @@ pub(super) struct Creation<'a> {
     pub(super) key: &'a Key,
     pub(super) lease: &'a Lease,
     pub(super) entries: Vec<New>,
-    /// The entries are added only if this entry still exists. Entries added after it need no check: while it exists,
-    /// the key is in use in the same way.
+    /// The entries are added only if this entry still exists. Later entries need no check: while this entry exists, the
+    /// key stays in use for the same kind of lock.
     pub(super) behind: Behind,
     /// What the transaction reads after it has added the entries.
     pub(super) read: Option<RequestOp>,
@@ -49,7 +49,7 @@ impl Store {
                 None => Ok(true),
             }
         };
-        // If the session has ended, no claim is granted on it.
+        // The result of the keep-alive is ignored, because no claim is granted on a session that has ended.
         let (answer, _) = tokio::join!(self.txn(creation.request()), keeps);
         if answer.as_ref().is_err_and(Failure::is_in_doubt) {
             return answer.map(|_| Created::Over);

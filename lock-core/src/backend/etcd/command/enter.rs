@@ -1,4 +1,4 @@
-//! Has a claim enter the queue of its key in its turn among the claims of this process.
+//! Adds a claim to the queue of its key, in its turn among the claims of this process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::backend::etcd::plan::Plan;
 use crate::backend::remote::deadline;
 use crate::error::LockErrorKind;
 
-/// A claim waits for the claims before it while their task makes progress, for three quarters of its time at most. The
-/// last quarter is left for a request of its own, with which it may overtake them.
+/// A claim waits at most three quarters of its time limit for its task, and only while the task makes progress. In the
+/// last quarter, the claim sends its own request, and may overtake earlier claims.
 const PATIENT_FOR: u32 = 3;
 
 impl Acquire<'_> {
@@ -38,7 +38,7 @@ impl Acquire<'_> {
         }
         let word = gathering.word().await;
         gathering.is_over = true;
-        // This drops a word that came too late, with its turn.
+        // This drops a message that arrived too late, together with its turn.
         drop(gathering);
         match word {
             // No time is left to wait for a copy of the queue.
@@ -54,7 +54,7 @@ impl Acquire<'_> {
     }
 }
 
-/// A gathered claim that is waiting for its word.
+/// A gathered claim that waits for the message of its task.
 struct Gathering<'a> {
     acquire: &'a Acquire<'a>,
     place: Place,
@@ -63,7 +63,8 @@ struct Gathering<'a> {
 }
 
 impl Gathering<'_> {
-    /// Returns what the claim is told. `None` if it is to enter by itself, and no request contains it.
+    /// Returns the message of the task. Returns `None` if no request contains the claim and the claim must enter by
+    /// itself.
     async fn word(&mut self) -> Option<Word> {
         let Acquire { store, claim, id, .. } = self.acquire;
         let patience = deadline::of_call(store.timeout(), claim.ttl) / (PATIENT_FOR + 1);
@@ -82,7 +83,8 @@ impl Gathering<'_> {
                     if !progresses {
                         store.entering.forget_task(&id.line, self.place.task);
                     }
-                    // A request that contains it may be answered, or refused: then it is taken out the next time.
+                    // A claim that is part of a request is not withdrawn now: the request may still be answered. If the
+                    // request is refused, a later iteration withdraws the claim.
                     if (!progresses || tries >= PATIENT_FOR) && self.place.withdraw() {
                         return None;
                     }
@@ -103,7 +105,7 @@ impl Drop for Gathering<'_> {
         }
         let Acquire { store, claim, id, .. } = self.acquire;
         claim.mark_sent();
-        // The entry may be created after the release of the claim, as that of any request that is dropped.
+        // As after any dropped request, the entry may still be created after the release of the claim.
         if let Some(mine) = store.entries.get(id).filter(|mine| mine.created.is_none())
             && let Some(session) = mine.lease.session()
         {
@@ -151,7 +153,7 @@ mod tests {
         (0..9).find(|number| store.entering.looks(line, *number).is_some()).expect("a task")
     }
 
-    /// A claim that has gone on by itself keeps the record of its own entry.
+    /// A claim that has entered by itself keeps the record of its own entry.
     #[test]
     fn a_claim_with_a_record_is_not_recorded_again() {
         let wanted = [(); 3].map(|()| wanted(Mode::Exclusive, TTL));
@@ -164,7 +166,7 @@ mod tests {
         assert_eq!(entries.get(&ids[1]).map(|mine| mine.stored), Some(own));
     }
 
-    /// The release of such a claim may be answered before its entry is created.
+    /// The release of a dropped claim may be answered before its entry is created.
     #[tokio::test]
     async fn a_claim_that_is_dropped_retires_the_lease_only_if_its_request_is_sent() {
         for (is_taken, is_answered) in [(false, false), (true, false), (true, true)] {
@@ -197,7 +199,7 @@ mod tests {
         }
     }
 
-    /// A claim that has gathered behind another one, the number of its task, and what the task is given.
+    /// Makes a claim gather behind another one. Returns its place, and the claims that the task collects.
     fn gathers(acquire: &Acquire<'_>) -> (Place, Vec<Gathered>) {
         let Acquire { store, claim, id, .. } = acquire;
         let copy = || Wanted::new(Claim::clone(claim), acquire.ask, acquire.began);
@@ -208,7 +210,8 @@ mod tests {
         (place, gathered)
     }
 
-    /// Its request is under way when its patience ends. If that is refused, no other request contains the claim.
+    /// The claim's request is in flight when the claim stops waiting. If it is refused, no other request contains the
+    /// claim.
     #[tokio::test(start_paused = true)]
     async fn a_claim_whose_request_was_refused_enters_by_itself() {
         for (is_refused, is_dropped) in [(true, true), (true, false), (false, true)] {
@@ -224,7 +227,7 @@ mod tests {
                 if is_refused {
                     assert!(gathered[0].wanted.put_back());
                 }
-                // A task that goes on keeps the claim.
+                // A task that continues keeps the claim.
                 (!is_dropped).then_some(gathered)
             };
             let both = async { tokio::join!(gathering.word(), request) };
@@ -236,7 +239,7 @@ mod tests {
         }
     }
 
-    /// A claim that enters by itself leaves the task to the others, unless the task stands still.
+    /// A claim that enters by itself ends the task only if the task makes no progress.
     #[tokio::test(start_paused = true)]
     async fn a_task_that_makes_progress_is_not_forgotten() {
         for progresses in [true, false] {

@@ -1,4 +1,4 @@
-//! The task that has the gathered claims of a queue enter it, in their order of arrival.
+//! The task that adds the gathered claims to a queue, in their order of arrival.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::backend::etcd::plan::{Behind, Plan, Waits};
 use crate::backend::etcd::session::now;
 use crate::backend::etcd::store::{Store, counts};
 
-/// The task that has the gathered claims of a key enter.
+/// The task that adds the gathered claims of a key to its queue.
 pub(super) struct Task {
     store: Arc<Store>,
     line: Vec<u8>,
     number: u64,
-    /// Whether no claim was gathered any more.
+    /// Whether the task has ended because no gathered claim was left.
     is_over: bool,
 }
 
@@ -41,10 +41,11 @@ impl Task {
     pub(super) async fn run(mut self) {
         let mut gathered = VecDeque::<Gathered>::new();
         let mut is_patient = true;
-        // The queue that the last transaction has found, and the names in it that the transaction could not use.
+        // The queue that the last transaction has read, and the names that the transaction could not use.
         let (mut found, mut used) = (None, Vec::new());
         loop {
-            // If a runtime has stopped, its other claims are not waited for either.
+            // If a runtime has stopped, none of its turns end. So after one timeout, this does not wait for other
+            // turns.
             is_patient = if is_patient { self.turns_end().await } else { !self.has_turns() };
             gathered.extend(self.store.entering.gathered(&self.line, self.number, !gathered.is_empty()));
             if gathered.is_empty() {
@@ -58,7 +59,7 @@ impl Task {
                 None => self.look(&mut gathered).await.unwrap_or_default(),
             };
             if round.steps.is_empty() {
-                // After a failure, each claim goes on by itself, and finds out what is wrong.
+                // After a failure, each claim enters by itself and finds the cause.
                 gathered.clear();
             }
             let mut wait = Vec::new();
@@ -75,7 +76,7 @@ impl Task {
         }
     }
 
-    /// Waits for the claims that have a turn. Returns `false` if that takes too long.
+    /// Waits until no claim has a turn. Returns `false` if this takes too long.
     async fn turns_end(&self) -> bool {
         let (entering, patience) = (&self.store.entering, self.store.timeout() / 2);
         while let Some(over) = entering.turns(&self.line) {
@@ -109,8 +110,8 @@ impl Task {
         Acquire::new(&self.store, &wanted.claim, wanted.ask, wanted.began)
     }
 
-    /// Plans the steps of gathered claims from the copy of the queue. Reads the queue if the copy is not known yet, or
-    /// is not enough.
+    /// Plans the steps of gathered claims from the copy of the queue. If there is no known copy, or the copy does not
+    /// prove the steps, reads the queue.
     async fn look(&self, gathered: &mut VecDeque<Gathered>) -> Result<Round, Failure> {
         let (store, Some(first)) = (&self.store, gathered.front().map(|one| Arc::clone(&one.wanted))) else {
             return Ok(Round::default());
@@ -126,7 +127,7 @@ impl Task {
         Ok(self.round(&line, gathered))
     }
 
-    /// Tells a claim its step. A claim that requests its entry itself gets a turn.
+    /// Sends a claim its step. A claim that requests its entry itself gets a turn.
     fn tell(&self, one: Gathered, plan: Result<Plan, Failure>) {
         let turn = match plan {
             _ if one.wanted.is_gone() => return,
@@ -136,8 +137,8 @@ impl Task {
         one.tell(plan.map(|plan| (plan, turn)));
     }
 
-    /// Adds entries of claims that wait, in one transaction. If the queue has changed, returns the claims, and the queue
-    /// if it was read. Records the names that others use in `used`.
+    /// Adds the entries of waiting claims in one transaction. If the queue has changed or the lease is over, returns
+    /// the claims for another attempt, with the queue if it was read. Adds the names that other entries use to `used`.
     async fn queue(
         &self,
         wait: Vec<(Gathered, Waits)>,
@@ -182,14 +183,15 @@ impl Task {
                 nothing
             }
             Err(_) => {
-                // Each claim goes on by itself, and finds out what is wrong.
+                // Each claim enters by itself and finds the cause.
                 drop::<Vec<Gathered>>(again(taken));
                 nothing
             }
         }
     }
 
-    /// Records the entries of claims that have not been dropped. A claim that is dropped later finds its record.
+    /// Records the entries of claims that have not been dropped. A claim that is dropped after this call finds its
+    /// record.
     fn take(
         &self,
         wait: Vec<(Gathered, Waits)>,
@@ -213,7 +215,7 @@ impl Task {
     }
 }
 
-/// Drops the claims that were dropped, or have gone on by themselves.
+/// Removes the claims that were dropped, or that enter by themselves.
 fn retain(gathered: &mut VecDeque<Gathered>) {
     gathered.retain(|one| !one.wanted.is_gone());
 }

@@ -21,7 +21,7 @@ impl Acquire<'_> {
         let seen = match store.copies.existing(&self.id.line).filter(|_| is_sure) {
             // All waiters of the key share one read.
             Some(copy) if copy.is_known(store.timeout() / 4).await => {
-                // Until the copy contains the creation of this entry, an earlier entry may have the same name in it.
+                // A copy without the creation of this entry may contain an earlier entry with the same name.
                 let has_arrived = |line: &Line| mine.created <= Some(line.revision);
                 let look = |line: &Line| has_arrived(line).then(|| view(claim, self.began, line, mine));
                 copy.look(look).flatten()
@@ -60,7 +60,7 @@ impl Acquire<'_> {
     }
 
     /// Keeps the entry of a waiter alive. If its lease is retired or uncertain, binds the entry to another lease.
-    /// Returns whether the entry stays.
+    /// Returns `false` if the claim must be attempted again.
     async fn stays(&self) -> Result<bool, Failure> {
         let (store, claim) = (self.store, self.claim);
         claim.mark_sent();
@@ -92,10 +92,10 @@ impl Acquire<'_> {
         Ok(())
     }
 
-    /// Grants the claim. A read at `revision` has shown that its turn has come.
+    /// Grants the claim. A read at `revision` has shown that the claim's turn has come.
     ///
     /// A claim with automatic renewal keeps the lease of its wait until its first renewal, which extends it to the
-    /// whole ttl. So a lock that is released before needs no further request.
+    /// whole ttl. So a lock that is released before that renewal needs no further request.
     async fn turn(&self, revision: i64, waiting: usize) -> Result<Option<Attempt>, Failure> {
         let (store, claim) = (self.store, self.claim);
         claim.mark_sent();

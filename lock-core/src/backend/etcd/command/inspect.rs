@@ -81,8 +81,8 @@ impl Store {
         Ok(Some(holder.with_held_since(entry.granted)))
     }
 
-    /// Returns the rest of a lease, in whole seconds; `None` for an entry without a lease, which another program has
-    /// written.
+    /// Returns the remaining time of a lease, in whole seconds. Returns `None` for an entry without a lease; only other
+    /// programs write such entries.
     async fn remaining(&self, lease: i64) -> Result<Option<Duration>, Failure> {
         if lease == NO_LEASE {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Lists of holders.
+//! Lists the holders of keys.
 
 use crate::backend::etcd::error::Failure;
 use crate::backend::etcd::keyspace;

@@ -107,10 +107,10 @@ impl Store {
         }
     }
 
-    /// Binds the entries to a separate lease that is not renewed. Returns whether they were unchanged.
+    /// Binds the entries to a separate lease that is not renewed. Returns `false` if an entry has changed.
     async fn keep_key(&self, claim: &Claim, own: &[&Entry], keep: Duration) -> Result<bool, Failure> {
         // All tries use the same lease, so that unanswered tries leave no further leases. If the lease already exists,
-        // an earlier try has requested it. It is then longer, because more of the time to keep was left.
+        // an earlier try has requested it. That lease is longer, because more of the `min_hold` was left then.
         let id = keyspace::keeping_lease(claim.owner);
         match self.grant_as(id, keep).await {
             Err(failure) if failure.reaction != Reaction::LeaseExists => return Err(failure),

@@ -21,7 +21,7 @@ enum Known {
 }
 
 impl Store {
-    /// Renews a batch. Returns one answer for each part, in the same order.
+    /// Renews a batch. Returns one answer for each grant, in the same order.
     pub(in super::super) async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Result<Renewal, Failure>> {
         let sent = now();
         let known: Vec<Known> = batch.iter().map(|renew| self.known(renew)).collect();
@@ -123,8 +123,8 @@ impl Store {
         Renewal::Renewed { sent, lease: self.relied_on(length, renew.ttl), waiters }
     }
 
-    /// Keeps the lease of a grant without automatic renewal alive, if its ttl is long enough. A new lease could be
-    /// shorter than the rest of the present one. The entries were read after `sent`, so the keep-alive counts from
+    /// Keeps the present lease of a grant without automatic renewal alive, if its ttl is long enough. A new lease could
+    /// be shorter than the rest of the present lease. The entries were read after `sent`, so the keep-alive counts from
     /// `sent`.
     async fn kept_as_it_is(
         &self,
@@ -170,7 +170,7 @@ impl Store {
             return Ok(None);
         }
         // The lease of an `extend` may have no other use. If the answer is lost, this lease is retired, and the
-        // previous one is renewed.
+        // previous lease is renewed.
         let of_extend = lease.session().filter(|_| renew.ttl > renew.claim.ttl);
         let under_way = UnderWay::begin(of_extend.map(AsRef::as_ref));
         let bound = self.bind(ids, mine, &lease, Some(renew.claim)).await;
@@ -183,7 +183,7 @@ impl Store {
         }
     }
 
-    /// Continues with the present lease of a grant if a full database refuses a longer one. Otherwise returns the
+    /// Continues with the present lease of a grant if a full database refuses a longer lease. Otherwise returns the
     /// failure.
     async fn without_room(
         &self,

@@ -11,30 +11,30 @@ use crate::backend::etcd::store::OPS;
 use crate::backend::etcd::ttl;
 use crate::backend::remote::wait_queue::WaitQueue;
 
-/// The largest number of entries in one transaction, which also checks the queue and reads it.
+/// The largest number of entries that one transaction adds. Its last request reads the queue.
 const TOGETHER: usize = OPS - 1;
 
-/// The first steps of gathered claims, from the first claim on.
+/// The steps of the first gathered claims, in their order.
 #[derive(Default)]
 pub(super) struct Round {
     pub(super) steps: Vec<Step>,
     pub(super) behind: Behind,
-    /// Whether a copy of the queue is not enough for a step.
+    /// Whether a step needs a read of the queue, because a copy does not prove it.
     pub(super) is_unproved: bool,
 }
 
 /// The step of a gathered claim.
 pub(super) enum Step {
-    /// The claim goes on by itself.
+    /// The task sends this plan to the claim, and the claim continues by itself.
     Told(Result<Plan, Failure>),
     Waits(Waits),
 }
 
 impl Round {
-    /// Plans the steps of gathered claims, as far as they do not depend on the answers to the steps before. `plan`
-    /// returns the step of one claim at a queue of these `modes`; it is given the number of claims that wait before it.
-    /// The claims that hold the key at once request their entries themselves, beside each other. The claims that wait
-    /// enter together, under one lease.
+    /// Plans the steps of gathered claims, up to the first step that depends on the answer to an earlier step. `plan`
+    /// returns the step of one claim in a queue of these `modes`. Its second argument is the number of gathered claims
+    /// that wait before this claim. Claims that hold the key at once request their entries themselves, concurrently.
+    /// Claims that wait are added together, under one lease.
     pub(super) fn new<'a>(
         modes: Vec<Mode>,
         gathered: impl Iterator<Item = &'a Wanted>,
@@ -69,7 +69,7 @@ impl Round {
     }
 }
 
-/// Returns the lease under which a claim waits.
+/// Returns the length of the lease under which a claim waits.
 pub(super) fn waiter_lease(wanted: &Wanted) -> Duration {
     ttl::rounded_up(wanted.claim.ttl.min(WAITER_LEASE))
 }
@@ -82,8 +82,8 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(2);
 
-    /// Each letter is a claim: `x` exclusive, `r` a reader, a digit a permit of a semaphore of this size. Capitals have
-    /// another lease while they wait. `-` is refused. The round covers the claims before the `|`.
+    /// Each letter is a claim: `x` exclusive, `r` a reader, a digit a permit of a semaphore of this size. A claim with
+    /// a capital letter has another lease while it waits. `-` is refused. The round covers the claims before the `|`.
     #[test]
     fn a_round_ends_where_a_step_depends_on_the_steps_before() {
         for (queue, gathered) in [

@@ -14,8 +14,8 @@ use crate::error::LockErrorKind;
 use crate::key::Key;
 
 impl Store {
-    /// Attempts a claim of several keys once. The claim is not queued, because it would wait for one key while it holds
-    /// another.
+    /// Attempts a claim of several keys once. The claim is not queued, because a queued claim would wait for one key
+    /// while it holds another.
     pub(in super::super) async fn acquire_all(&self, claim: &Claim) -> Result<Attempt, Failure> {
         if claim.keys().count() > OPS {
             let text = format!("a claim has {OPS} keys at most: one transaction takes them");
@@ -51,8 +51,8 @@ impl Store {
         }
     }
 
-    /// Returns the common lease of the entries. `None` if they do not hold all keys, or if they do not share a fencing
-    /// token and a lease on which the claim can rely.
+    /// Returns the common lease of the entries, if they hold all keys and share a fencing token and a lease on which
+    /// the claim can rely. Otherwise returns `None`.
     async fn common_lease(&self, claim: &Claim, ids: &[Id]) -> Result<Option<Lease>, Failure> {
         let Some(mine) = self.entries.known(ids) else { return Ok(None) };
         let Some(first) = mine.first() else { return Ok(None) };
@@ -151,8 +151,9 @@ impl Store {
         }
     }
 
-    /// Records that the entries hold their keys. Returns `false` if one of them is gone, or was [doubted] since its
-    /// creation was requested: it may be about to be deleted, and must be written before the claim relies on it.
+    /// Records that the entries hold their keys. Returns `false` if an entry is gone, or was [marked as
+    /// uncertain][doubted] after its creation was requested. An uncertain entry may be about to be deleted, so it must
+    /// be written before the claim relies on it.
     ///
     /// [doubted]: crate::backend::etcd::entries::Entries::doubt_unasked
     fn taken(&self, ids: &[Id], own: &[Option<&Entry>], lease: &Lease, revision: i64) -> bool {

@@ -1,7 +1,7 @@
-//! Waits until it is the turn of a claim.
+//! Waits for the turn of a claim.
 //!
-//! For each key, a process has one watch. It reports every change of the key's queue, and updates a [copy](QueueCopy)
-//! of the queue that all waiters of the process share.
+//! For each key, a process has one watch. This watch reports every change of the key's queue, and updates a
+//! [copy](QueueCopy) of the queue that all waiters of the process share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::backend::remote::join_all;
 use crate::backend::remote::queue_copy::{CopyUse, QueueCopy};
 use crate::key::Key;
 
-/// The interval of the checks of the waiters' leases. It is much shorter than the shortest lease of etcd.
+/// The interval at which the leases of the waiters are checked. It is much shorter than the shortest lease of etcd.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
 
 /// The number of these checks after which the queue is read again, in case the watch does not report a change.
@@ -33,7 +33,7 @@ const BETWEEN_READS: u32 = 4;
 const AGAIN: Duration = Duration::from_millis(100);
 
 impl Store {
-    /// Completes when another attempt at the claim makes sense.
+    /// Completes when the claim should be attempted again.
     pub(in super::super) async fn changed(self: &Arc<Self>, claim: &Claim) {
         let key = match claim.more.is_empty() {
             true => Some(&claim.key),
@@ -92,7 +92,7 @@ impl Store {
         own.map_or_else(Handle::current, |(_, runtime)| runtime.clone())
     }
 
-    /// Keeps a copy up to date until something fails.
+    /// Keeps a copy up to date until the watch or a read fails.
     async fn watch(&self, key: &Key, copy: &QueueCopy<Entry>) -> Result<(), Failure> {
         let (from, to) = keyspace::line(key);
         let connection = self.connections.get().await?;

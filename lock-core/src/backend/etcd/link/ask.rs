@@ -26,14 +26,15 @@ pub(crate) struct Place {
     name: String,
 }
 
-/// Writes `host:port`, or the address if the host has several.
+/// Writes `host:port`, or the IP address if the host has several addresses.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
 }
 
-/// Resolves host names, and returns all their addresses. A name that is not resolved within `limit` has none.
+/// Resolves host names, and returns all their addresses. A name that is not resolved within `limit` contributes no
+/// address.
 pub(crate) async fn places(hosts: &[(String, u16)], limit: Duration) -> Vec<Place> {
     let look_up = |server: &(String, u16)| -> BoxFuture<'static, Vec<Place>> {
         let (server, found) = (server.clone(), timeout(limit, addresses(server.clone())));

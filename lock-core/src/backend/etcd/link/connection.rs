@@ -1,4 +1,4 @@
-//! A connection that callers share, with calls, streams and a login.
+//! The connection to a member, which callers share: its calls, its streams and its login.
 
 use http::Uri;
 use http::uri::PathAndQuery;
@@ -15,8 +15,8 @@ use crate::backend::etcd::proto::{AuthenticateRequest, AuthenticateResponse, Wat
 use crate::backend::remote::Answers;
 use crate::sync::RwLock;
 
-/// The size limit of one answer, in bytes. The list of all locks is read in far smaller parts, but the queue of a key
-/// in one part.
+/// The size limit of one answer, in bytes. The queue of a key is read in one answer. The list of all locks is read in
+/// far smaller parts.
 const LARGEST_ANSWER: usize = 64 << 20;
 
 /// The calls that change data. A member without a connection to the majority answers none of them.
@@ -71,7 +71,7 @@ impl Connection {
         self.http2.is_open() && self.watching.is_open()
     }
 
-    /// Calls `path`. If the login has expired, logs in once more and repeats the call. This has no deadline.
+    /// Calls `path`. If the login has expired, logs in once more and repeats the call. This function sets no deadline.
     pub(crate) async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Failure>
     where
         Q: Message + Clone + 'static,
@@ -176,7 +176,7 @@ impl Connection {
     pub(super) async fn log_in(&self) -> Result<(), Failure> {
         let Some((name, password)) = self.user.clone() else { return Ok(()) };
         let request = AuthenticateRequest { name, password };
-        // This request has no token: the server would refuse the login because of the old one.
+        // This request has no token, because the server would refuse a login with an expired token.
         let answer: AuthenticateResponse =
             self.call_once("/etcdserverpb.Auth/Authenticate", request, None).await?;
         let token = MetadataValue::try_from(answer.token);

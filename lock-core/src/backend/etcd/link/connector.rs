@@ -1,7 +1,8 @@
 //! The functions that the supervisor of connections calls for etcd: dialing, and the detection of a lost connection.
 //!
-//! A late member is not dead. So a member that answers any call is not replaced because of a late heartbeat. A replaced
-//! connection stays open for the calls in flight, because closing it would make the result of each of them unknown.
+//! A member that answers late is not dead. So a member that answers any call is not replaced because of a late
+//! heartbeat. A replaced connection stays open for the calls in flight, because closing it would make the result of
+//! each of them unknown.
 
 use std::fmt;
 use std::sync::Arc;
