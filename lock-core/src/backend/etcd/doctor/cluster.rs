@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::facts::{Answer, Facts, List, Member};
 use crate::backend::{Finding, Severity};
 
-/// Returns the findings about the membership, as far as it is known.
+/// Returns the findings about the membership. If the list of members is not complete, returns only the finding about
+/// versions.
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     let mut all: Vec<Finding> = versions(facts).into_iter().collect();
     if facts.list == List::Whole {
@@ -73,7 +74,7 @@ fn learner(member: &Member) -> Option<Finding> {
 }
 
 fn number(facts: &Facts) -> Option<Finding> {
-    // A new member counts for the majority at once, even if it does not run. Only a learner does not count.
+    // A new member counts for the majority at once, even if it does not run. A learner does not count.
     let add = "`etcdctl member add <name> --learner --peer-urls=<url>`, start it with the `--initial-cluster` that this prints \
                and `--initial-cluster-state=existing`, and once it has caught up `etcdctl member promote <id>`";
     let (rule, severity, found, advice) = match facts.voters().count() {

@@ -75,7 +75,7 @@ async fn ask_announced(servers: &Members, member: &proto::Member, limit: Duratio
         return Answer::NotStarted;
     }
     let config = &servers.config;
-    // `localhost`, which etcd announces by default, reaches a member only from its own machine.
+    // etcd announces `localhost` by default. This name reaches a member only from the member's own machine.
     let is_here = config.members.iter().any(|(host, _)| is_local(host));
     let hosts = member.client_urls.iter().filter_map(|url| host_of(url, config.tls.is_some()));
     let hosts: Vec<_> = hosts.filter(|(host, _)| is_here || !is_local(host)).collect();
@@ -108,7 +108,7 @@ fn answer(id: u64, answers: Vec<Result<StatusResponse, Failure>>) -> Answer {
     }
 }
 
-/// Returns each server once, even if it answered at several addresses.
+/// Returns each server once, even if a server answered at several addresses.
 fn distinct(seen: Vec<Seen>) -> Vec<Member> {
     let mut members: Vec<Member> = Vec::new();
     for (name, state) in seen {
@@ -129,7 +129,7 @@ fn without_scheme(url: &str) -> &str {
     url.split_once("://").map_or(url, |(_, rest)| rest)
 }
 
-/// Returns the host and the port of an announced URL; `None` if this client does not speak its protocol.
+/// Returns the host and the port of an announced URL; `None` if the URL has another protocol than this client uses.
 fn host_of(url: &str, tls: bool) -> Option<(String, u16)> {
     let uri: Uri = url.parse().ok()?;
     let speaks = uri.scheme_str()? == if tls { "https" } else { "http" };

@@ -1,5 +1,5 @@
 //! Finds the problems of a cluster's setup that endanger locks. This module reads the [`facts`], and the [`rules`]
-//! judge them.
+//! derive findings from them.
 
 mod cluster;
 mod facts;

@@ -11,7 +11,8 @@ pub(super) const DEFAULT_QUOTA: i64 = 2 << 30;
 pub(super) const FULL: i64 = 80;
 /// The smallest free space in a database file that is reported.
 pub(super) const FREE: i64 = 64 << 20;
-/// The number of log entries by which a member may be behind. If it is further behind, etcd refuses requests.
+/// The number of log entries that a member may have committed but not applied. Beyond this number, etcd refuses
+/// requests.
 pub(super) const BEHIND: u64 = 5_000;
 /// The largest number of leases that is not reported.
 pub(super) const LEASES: usize = 10_000;
@@ -53,8 +54,8 @@ fn alarms(facts: &Facts) -> Vec<Finding> {
     facts.alarms.iter().flatten().filter_map(finding).collect()
 }
 
-/// Returns the beginning of a command that frees the space of old revisions. The opening backtick of the command is not
-/// closed. If the revision is already compacted, the command continues.
+/// Returns the beginning of a command that frees the space of old revisions. The caller completes the command and
+/// closes its backtick. The command continues if the revision is already compacted.
 fn frees(facts: &Facts) -> String {
     let revision = match facts.revision() {
         0 => "<revision of `etcdctl endpoint status -w json`>".to_owned(),

@@ -6,7 +6,7 @@ use crate::owner::{Identity, OwnerRecord, OwnerSource};
 
 const LINE: &[u8] = b"k/";
 
-/// Returns a claim of another owner than any before.
+/// Returns a claim of a new owner.
 pub(in crate::backend::etcd) fn wanted(mode: Mode, ttl: Duration) -> Wanted {
     let owner = OwnerSource::new().expect("random bytes").mint();
     let record = OwnerRecord::new(Identity::of_this_process("").into(), None);

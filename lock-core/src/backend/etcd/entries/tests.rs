@@ -20,7 +20,7 @@ fn uses(entries: &Entries, id: i64) -> bool {
     !entries.end_unused(&Session::new(id, TTL, now()))
 }
 
-/// Returns the entry as the request created it.
+/// Returns the entry that the request created.
 fn entry_of(id: &Id, mine: &Mine) -> Entry {
     Entry {
         stored: mine.stored.clone(),

@@ -29,7 +29,7 @@ fn the_order_is_that_of_the_creation() {
     assert!(line.queue.holds(0) && !line.queue.holds(1));
 }
 
-/// The number of a name decides, and not its text.
+/// Names are compared by their numbers, not by their texts.
 #[test]
 fn entries_of_one_transaction_are_in_the_order_of_their_numbers() {
     let order = ["k/9", "k/ab", "k/ab-2", "k/ab-9", "k/ab-10", "k/ab-11", "k/0"];

@@ -28,7 +28,7 @@ pub(crate) struct Session {
 }
 
 /// Dials every member, each a little after the previous one. The first member is random, so that the clients of a
-/// cluster do not all use the same one.
+/// cluster do not all use the same member.
 pub(crate) async fn dial(members: &Members, limit: Duration) -> Result<Session, Failure> {
     let config = &members.config;
     let (count, first) = (config.members.len(), fastrand::usize(..config.members.len().max(1)));
@@ -71,9 +71,9 @@ async fn dial_at(
     address: SocketAddr,
 ) -> Result<Session, Failure> {
     let (peer, http2, driver) = begin(members, host, TcpStream::connect(address)).await?;
-    // Over TLS, etcd allows 250 concurrent streams by default, and each key for which this process waits has a watch on
-    // one stream. Without a separate connection for the watches, many of them would block every other call. The
-    // separate connection uses the same address, because the next address of the name may be another member.
+    // Over TLS, etcd allows 250 concurrent streams by default. Each key for which this process waits has a watch, which
+    // needs one stream. Without a separate connection, many watches would block every other call. The separate
+    // connection uses the same address, because the next address of the name may be another member.
     let watches = match members.tls.is_some() {
         true => Some(begin(members, host, TcpStream::connect(peer)).await?),
         false => None,
@@ -90,18 +90,19 @@ async fn dial_at(
     let connection = Connection::new(http2, watching, origin, members.config.user.clone());
     connection.log_in().await.map_err(at_first)?;
     match status(&connection).await {
-        // Later versions of etcd report the status only to root. The read below fails if the member cannot serve locks.
+        // Later versions of etcd report the status only to the user root. If the member cannot serve locks, the read
+        // below fails.
         Err(failure) if failure.reaction == Reaction::Forbidden => {}
         answer => check(&answer.map_err(at_first)?)?,
     }
     // A member may report a leader that no longer receives its messages. The read also proves that the member's leader
-    // still led after this dial began. So a keep-alive over this connection may count from a read over the previous
-    // one.
+    // still led after this dial began. So a keep-alive over this connection may be counted from a read over the
+    // previous connection.
     linearizable_read(&connection).await?;
     Ok(Session { connection: Arc::new(connection), drivers })
 }
 
-/// Connects, and begins HTTP/2 with the server under the name `host`. Also returns the address of the server.
+/// Connects, and begins HTTP/2 with the server under the name `host`. Also returns the IP address of the server.
 pub(super) async fn begin(
     members: &Members,
     host: &str,
@@ -125,8 +126,8 @@ pub(super) async fn begin(
     Ok((peer, http2, driver))
 }
 
-/// Adds possible causes to the failure of the first call. A server that requires a certificate of the client rejects
-/// the connection only now, by closing it.
+/// Adds possible causes to the failure of the first call. A server that requires a client certificate rejects the
+/// connection only at this call, by closing the connection.
 fn at_first(failure: Failure) -> Failure {
     if failure.is_permanent() {
         return failure;
@@ -145,7 +146,7 @@ pub(super) async fn status(connection: &Connection) -> Result<StatusResponse, Fa
 }
 
 /// Performs a linearizable read, which a majority must confirm. A member whose disk hangs, or that is cut off from the
-/// majority, still answers a request for its [`status`], but not such a read.
+/// majority, still answers a request for its [`status`]. It does not answer a linearizable read.
 pub(crate) async fn linearizable_read(connection: &Connection) -> Result<(), Failure> {
     let request = RangeRequest { key: b"k".to_vec(), count_only: true, ..RangeRequest::default() };
     let answer: Result<RangeResponse, _> = connection.call("/etcdserverpb.KV/Range", request).await;
@@ -165,7 +166,8 @@ pub(super) fn check(status: &StatusResponse) -> Result<(), Failure> {
     if status.leader == 0 {
         return unavailable("it knows no leader: an election is under way, or most of the members are gone");
     }
-    // etcd has conditions on a range since version 3.3. With them, one transaction can acquire a lock of any kind.
+    // Since version 3.3, etcd has conditions on a range. With such a condition, one transaction can acquire a lock of
+    // any kind.
     if version(&status.version).is_some_and(|version| version < (3, 3)) {
         let text = format!("it is etcd {}, and locks need 3.3 or later", status.version);
         return Err(Failure::new(LockErrorKind::Unsupported, text));

@@ -1,6 +1,6 @@
-//! One HTTP/2 connection, in the form of the service that tonic's client calls.
+//! One HTTP/2 connection, as a service that tonic's client can call.
 //!
-//! tonic's own channel is not used, because it redials on its own while its callers wait. The supervisor of
+//! tonic's own channel is not used, because that channel redials on its own while its callers wait. The supervisor of
 //! [`remote`](crate::backend::remote) redials for every store, with a deadline for each caller.
 
 use std::future::{Future, poll_fn};
@@ -56,13 +56,13 @@ impl Http2 {
     {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         // These windows have room for a list of many locks. Adaptive windows are not used, because hyper needs pings to
-        // measure them. A gRPC server closes the connection of a client that sends more than one ping in five minutes;
-        // etcd, in five seconds.
+        // measure them. A gRPC server closes the connection of a client that pings more often than every five minutes.
+        // etcd's limit is five seconds.
         builder.timer(TokioTimer::new());
         builder.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
         let driver = tokio::spawn(async move {
-            // The call of each caller returns the reason why the connection ended.
+            // Each pending call returns the reason why the connection ended.
             let _ = connection.await;
         });
         Ok((Self { sender }, Driver(driver)))

@@ -9,9 +9,10 @@ use tonic::{Status, Streaming};
 
 /// The answers to the requests of a stream, which stays open until this value is dropped.
 pub(crate) struct Events<A> {
-    // This field is dropped first. Then the answers are no longer read, and the end of the requests resets the stream.
+    // This field must be dropped before `_open`: once the answers are no longer read, the end of the requests resets
+    // the stream.
     answers: Streaming<A>,
-    /// The receiver of this sender is in the requests.
+    /// The stream's [`Requests`] have the receiver of this sender.
     _open: oneshot::Sender<()>,
 }
 
@@ -29,8 +30,9 @@ impl<A> Events<A> {
 /// The requests of a stream.
 pub(super) struct Requests<Q> {
     left: std::vec::IntoIter<Q>,
-    /// Completes when answers are no longer awaited. Dropping the answers is not enough, because HTTP/2 keeps a stream
-    /// as long as one of its halves is in use. The server would send the events of every earlier watch.
+    /// Completes when the [`Events`] are dropped. Dropping only the answers is not enough, because HTTP/2 keeps a
+    /// stream open as long as one of its halves is in use. The server would still send the events of every earlier
+    /// watch.
     open: oneshot::Receiver<()>,
 }
 

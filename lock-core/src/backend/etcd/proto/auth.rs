@@ -16,7 +16,7 @@ impl std::fmt::Debug for AuthenticateRequest {
     }
 }
 
-/// The token. `Debug` does not show it.
+/// The answer to a login: the token. `Debug` does not show the token.
 #[derive(Clone, PartialEq, prost::Message)]
 #[prost(skip_debug)]
 pub(in super::super) struct AuthenticateResponse {

@@ -1,6 +1,6 @@
 //! The messages about the members of a cluster.
 
-/// Requests the list of members that the answering member has.
+/// Requests the answering member's list of all members.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct MemberListRequest {}
 

@@ -135,7 +135,7 @@ impl ResponseOp {
 }
 
 /// A condition of a transaction. A key that does not exist has the revision 0. A condition on a range must hold for
-/// each key of the range. If the range is empty, it must hold for a key that does not exist.
+/// each key of the range. If the range is empty, the condition must hold for a key that does not exist.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct Compare {
     #[prost(int32, tag = "1")]

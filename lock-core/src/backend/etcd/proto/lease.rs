@@ -1,4 +1,5 @@
-//! The messages about leases. Keys are bound to a lease, and a lease ends without a keep-alive. Times are in seconds.
+//! The messages about leases. A lease ends if no keep-alive arrives in time, and all keys that are bound to it are
+//! deleted. Times are in seconds.
 
 use super::Header;
 
@@ -12,7 +13,7 @@ pub(in super::super) struct LeaseGrantRequest {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct LeaseGrantResponse {
-    /// The ttl that the server granted. It is not below the server's minimum.
+    /// The ttl that the server granted. The server raises a shorter request to its minimum.
     #[prost(int64, tag = "3")]
     pub(in super::super) ttl: i64,
 }
@@ -55,14 +56,14 @@ pub(in super::super) struct LeaseTimeToLiveRequest {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct LeaseTimeToLiveResponse {
-    /// The rest of the ttl; -1 if there is no such lease.
+    /// The remaining time; -1 if there is no such lease.
     #[prost(int64, tag = "3")]
     pub(in super::super) ttl: i64,
     #[prost(bytes = "vec", repeated, tag = "5")]
     pub(in super::super) keys: Vec<Vec<u8>>,
 }
 
-/// Requests all leases that the answering member has.
+/// Requests the answering member's list of all leases.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct LeaseLeasesRequest {}
 

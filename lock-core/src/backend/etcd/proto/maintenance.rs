@@ -2,7 +2,7 @@
 
 use super::Header;
 
-/// Requests the state of a member. The member answers without a request to the others.
+/// Requests the state of a member. The member answers without a request to other members.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct StatusRequest {}
 
@@ -15,28 +15,27 @@ pub(in super::super) struct StatusResponse {
     /// The size of the database file, in bytes.
     #[prost(int64, tag = "3")]
     pub(in super::super) db_size: i64,
-    /// The id of the leader, as the member knows it; 0 for none.
+    /// The id of the leader that the member follows; 0 if it has no leader.
     #[prost(uint64, tag = "4")]
     pub(in super::super) leader: u64,
-    /// The number of log entries that the member knows to be committed.
+    /// The number of committed log entries, according to this member.
     #[prost(uint64, tag = "5")]
     pub(in super::super) raft_index: u64,
     /// The number of log entries that the member has applied; 0 before etcd 3.4.
     #[prost(uint64, tag = "7")]
     pub(in super::super) raft_applied_index: u64,
-    /// The part of the file that is in use; 0 before etcd 3.4.
+    /// The number of bytes of the file that are in use; 0 before etcd 3.4.
     #[prost(int64, tag = "9")]
     pub(in super::super) db_size_in_use: i64,
     /// Whether the member has no vote yet, and does not serve clients.
     #[prost(bool, tag = "10")]
     pub(in super::super) is_learner: bool,
-    /// The size of the file at which the alarm is raised. Negative for no quota; 0 before etcd 3.6.
+    /// The size of the file at which the alarm is raised. Negative if there is no quota; 0 before etcd 3.6.
     #[prost(int64, tag = "12")]
     pub(in super::super) db_size_quota: i64,
 }
 
-/// Requests all alarms: without an action, the server returns them. The request passes through the log of the cluster,
-/// as a write does, but changes nothing.
+/// Requests all alarms. Like a write, this request passes through the log of the cluster, but it changes nothing.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct AlarmRequest {}
 
@@ -58,6 +57,6 @@ pub(in super::super) struct AlarmMember {
 impl AlarmMember {
     /// The database is full.
     pub(in super::super) const NOSPACE: i32 = 1;
-    /// The data of the member differ from those of the others.
+    /// The data of the member differ from the data of the other members.
     pub(in super::super) const CORRUPT: i32 = 2;
 }

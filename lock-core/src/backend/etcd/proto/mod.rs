@@ -1,5 +1,5 @@
-//! The messages of etcd's API, version 3, with only the messages and fields that this library uses. They are written by
-//! hand after etcd's `rpc.proto` and `kv.proto`, so a build needs no `protoc`.
+//! The messages and fields of etcd's API, version 3, that this library uses. They are written by hand after etcd's
+//! `rpc.proto` and `kv.proto`, so a build needs no `protoc`.
 
 mod auth;
 mod cluster;

@@ -21,7 +21,7 @@ impl WatchRequest {
     /// Returns the request for every later change of the keys from `key` to `range_end`.
     ///
     /// The watch does not begin at an earlier revision. The server would then replay the changes since that revision,
-    /// and it begins such replays only ten times a second.
+    /// and it starts replays only ten times a second.
     pub(in super::super) fn create(key: Vec<u8>, range_end: Vec<u8>) -> Self {
         Self { create: Some(WatchCreateRequest { key, range_end }) }
     }
@@ -31,8 +31,8 @@ impl WatchRequest {
 pub(in super::super) struct WatchResponse {
     #[prost(message, optional, tag = "1")]
     pub(in super::super) header: Option<Header>,
-    /// Whether this answer confirms that the watch has begun. Every change after the revision of the header is
-    /// reported.
+    /// Whether this answer confirms that the watch has begun. The watch reports every change after the revision of the
+    /// header.
     #[prost(bool, tag = "3")]
     pub(in super::super) created: bool,
     /// Whether the server has ended the watch, for example because there is no leader.
