@@ -15,7 +15,7 @@ use crate::error::LockErrorKind;
 /// The first step for a claim without a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum First {
-    /// Create the node at once, because the node will stay, or because the key is probably free.
+    /// Create the node at once, because the claim will wait with it, or because the key is probably free.
     Create,
     /// Read the queue first. If the key is held, the claim may get no node.
     Look,
@@ -36,11 +36,12 @@ impl First {
 }
 
 impl Site<'_> {
-    /// Attempts the claim once. Repeats requests whose answers were lost with the connection. This has no deadline.
+    /// Attempts the claim once. Repeats requests whose answers were lost with the connection. This function sets no
+    /// deadline.
     pub(super) async fn attempt(&self, ask: Ask) -> Result<Attempt, Failure> {
         let answer = self.attempt_until_answered(ask).await;
-        // After any failure, a node stays until the claim is released. A session that is over cannot tell whether there
-        // is a node.
+        // After any failure, a node stays until the claim is released. If the session is over, it is unknown whether a
+        // node exists.
         let has_none = matches!(self.entry(), Ok(None));
         answer.map_err(|failure| if has_none { failure } else { failure.in_doubt() })
     }
@@ -57,8 +58,8 @@ impl Site<'_> {
         }
     }
 
-    /// Sends the requests of one attempt. The outer error is final. After an inner error, the claim may have a node or
-    /// not.
+    /// Sends the requests of one attempt. An outer error is final. After an inner error, it is unknown whether the
+    /// claim has a node.
     async fn attempt_once(
         &self,
         ask: Ask,
@@ -92,7 +93,7 @@ impl Site<'_> {
             }
         }
         let exists = self.session.with(|grants| grants.has_node_in(&self.directory))?;
-        // The claim has most of its deadline left after the wait.
+        // The wait takes at most a quarter of the claim's deadline.
         let patience = self.config.deadline(self.claim.ttl) / 4;
         let mut turn = self.session.turns.begin(&self.directory, exists, patience).await;
         self.session.with(|grants| grants.begin(&self.prefix, self.claim))?;
@@ -163,12 +164,13 @@ impl Site<'_> {
             }
             return self.granted(sent, &seen, created).await.map(Ok);
         }
-        // After a wait, a conflict can only come from another program. The claim waits for its release.
+        // After a wait, a conflict can only come from a lock of another program. The claim waits for the release of
+        // that lock.
         if let Some(with) = seen.line.clash(self.claim.mode).filter(|_| !has_waited) {
             self.leave(own).await?;
             return Err(self.in_use(with));
         }
-        // A claim that already had a place in the queue keeps it.
+        // A claim that already had a place in the queue keeps that place.
         let outside = !has_waited && self.stays_outside(ask, &seen.line);
         if outside || !ask.enqueues() {
             self.leave(own).await?;
@@ -222,7 +224,8 @@ impl Site<'_> {
         line.holders().iter().any(|place| self.is_handed_off_with(place))
     }
 
-    /// Returns whether the claim at `place` belongs to the same manager as this one, and may hand the key off to it.
+    /// Returns whether the claim at `place` belongs to the same manager as this claim, and may hand the key off to this
+    /// claim.
     fn is_handed_off_with(&self, place: &Place) -> bool {
         let path = self.path(&place.name);
         let owner = self.session.with(|grants| grants.owner_of(&path)).ok().flatten();
@@ -257,7 +260,8 @@ impl Site<'_> {
         };
         Ok(Held {
             remaining: None,
-            // Every waiter watches the holder, also a holder of another library, or is notified of its end.
+            // This is not set for a holder of another library, because waiters are notified of its release as of any
+            // other.
             foreign: false,
             holder,
             waiters: Some(line.waiters().len() - usize::from(self.own_waits(line))),

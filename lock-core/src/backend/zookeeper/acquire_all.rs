@@ -39,7 +39,8 @@ pub(super) struct Surveyed {
 }
 
 impl Several<'_> {
-    /// Attempts the claim once. Repeats requests whose answers were lost with the connection. This has no deadline.
+    /// Attempts the claim once. Repeats requests whose answers were lost with the connection. This function sets no
+    /// deadline.
     pub(super) async fn attempt(&self, ask: Ask) -> Result<Attempt, Failure> {
         self.check_size()?;
         let answer = self.attempt_until_answered(ask).await;
@@ -71,8 +72,8 @@ impl Several<'_> {
         }
     }
 
-    /// Sends the requests of one attempt. The outer error is final. After an inner error, the claim may have nodes or
-    /// not.
+    /// Sends the requests of one attempt. An outer error is final. After an inner error, it is unknown whether the
+    /// claim has nodes.
     async fn attempt_once(&self, ask: Ask, doubt: bool) -> Result<Result<Attempt, Error>, Failure> {
         let sent = now();
         let mut surveyed = Vec::with_capacity(self.sites.len());
@@ -144,7 +145,7 @@ impl Several<'_> {
         surveyed: &[Surveyed],
         created: Option<i64>,
     ) -> Result<Attempt, Failure> {
-        // Since the transaction, no node was deleted from any of the queues.
+        // With this number, no node was deleted from any of the queues since the transaction.
         let newborn = |number: i64| surveyed.iter().all(|line| line.seen.changed == number);
         let token = created.filter(|number| newborn(*number)).and_then(|number| at_birth(number, number));
         let are_here = self

@@ -222,7 +222,7 @@ impl ZooKeeper {
             let directory = names::directory(&self.config.base, key.as_str());
             let prefix = format!("{directory}/{mark}");
             if !is_silent {
-                // Only a lock that is held until its first renewal is worth the request of a watch.
+                // A watch costs a request, so only a lock that is held until its first renewal gets a watch.
                 process.watch(&session, &prefix, &directory);
             }
             let granted = session.with(|grants| grants.get(&prefix).is_some_and(|entry| entry.is_granted()));

@@ -1,8 +1,8 @@
 //! The node behind which a claim waits.
 //!
-//! A claim cannot hold its key before that node is deleted. So in a long queue, a waiter that requests the key again, which it
-//! does every two seconds, reads whether that one node exists, and not all nodes of the key. Otherwise a thousand waiters would
-//! have a million names read, and servers and clients would be too busy to hand the key on.
+//! A claim cannot hold its key before that node is deleted. Every two seconds, each waiter requests the key again. In a
+//! long queue, such a request only checks whether that one node still exists. If a thousand waiters each read all
+//! nodes, they would read a million names, and servers and clients would be too busy to hand the key on.
 
 use std::time::Duration;
 
@@ -15,16 +15,18 @@ use super::places::Site;
 use super::session::now;
 use crate::backend::{Ask, Attempt, Held};
 
-/// A queue with no more nodes is read each time.
+/// A queue with at most this number of nodes is read at each request.
 const SHORT: usize = 100;
-/// For each node beyond [`SHORT`], the answer that a waiter got from all nodes, which names the holder and counts the waiters, is
-/// repeated for so long. So all nodes are read about 100 times a second, however many wait.
+/// The answer to a read of all nodes names the holder and counts the waiters. A waiter repeats this answer for
+/// [`FRESH`] times the number of nodes beyond [`SHORT`]. So all waiters together read the nodes about 100 times a
+/// second.
 const FRESH: Duration = Duration::from_millis(10);
 /// The longest time for which an answer is repeated.
 const FRESH_AT_MOST: Duration = Duration::from_secs(15);
 
 impl Site<'_> {
-    /// Notes what the claim has seen of the queue, where it waits at the index `at`.
+    /// Records the answer `held`, and the node behind which the claim waits. The claim is at the index `at` of the
+    /// queue.
     pub(super) fn waits(&self, line: &Line, at: usize, held: &Held) -> Result<(), Failure> {
         let behind = line.obstacle(at, self.claim.mode).map(|before| Behind {
             node: before.name.clone(),
@@ -34,7 +36,8 @@ impl Site<'_> {
         self.session.with(|grants| grants.waits(&self.prefix, behind))
     }
 
-    /// Answers for a claim that waits behind the same node as before; `None` if all nodes must be read.
+    /// Returns the recorded answer if the claim still waits behind the same node. Returns `None` if all nodes must be
+    /// read.
     pub(super) async fn waits_still(&self, ask: Ask, entry: &Entry) -> Result<Option<Attempt>, Error> {
         let sent = now();
         let is_fresh = |behind: &&Behind| ask.enqueues() && !behind.fresh_until.is_past(sent);
@@ -53,7 +56,7 @@ impl Site<'_> {
     }
 }
 
-/// Returns for how long an answer that was read from so many nodes is repeated.
+/// Returns how long the answer to a read of this number of nodes is repeated.
 fn fresh(nodes: usize) -> Duration {
     let longer = u32::try_from(nodes.saturating_sub(SHORT)).unwrap_or(u32::MAX);
     FRESH.saturating_mul(longer).min(FRESH_AT_MOST)

@@ -14,20 +14,21 @@ use crate::backend::remote::queue_copy::{self, QueueCopy};
 
 /// What must happen before a claim can hold its key.
 enum Obstacle {
-    /// Nothing: the claim sends a request.
+    /// Nothing. The claim sends a request now.
     None,
     /// This node must be deleted.
     Node(String),
-    /// The deletion of any node may be enough. The nodes were read after this change.
+    /// The deletion of any node may be enough. The nodes were read after the change with this number.
     Any(i64),
 }
 
 impl Site<'_> {
-    /// Completes when another attempt makes sense. Watches one node, so that a release wakes only one waiter. A waiter
-    /// for a permit may be served after the deletion of any node. So all waiters for permits share one copy of the
-    /// queue, and each change is read once for all of them.
+    /// Completes when the claim should be attempted again. Watches one node, so that a release wakes only one waiter. A
+    /// waiter for a permit may be served after the deletion of any node. So all waiters for permits share one copy of
+    /// the queue, and each change is read once for all of them.
     pub(super) async fn changed(&self) {
-        // After the wait, the claim sends a request in any case. If this session is over, it uses another session.
+        // After the wait, the claim sends a request in any case. If this session is over, that request uses another
+        // session.
         tokio::select! {
             _ = self.watch() => {}
             () = self.session.ends() => {}
@@ -53,15 +54,15 @@ impl Site<'_> {
                 None => EventType::NodeDeleted,
                 Some(_) => watcher.changed().await.event_type,
             };
-            // A holder writes its node for a fencing token, which changes nothing for later nodes. Any other report is only a
-            // hint: a deleted node may have become a reader's node in the same place.
+            // A holder writes its node for a fencing token, which changes nothing for later nodes. Any other report is
+            // only a hint: a reader's node may have replaced a deleted node in the same place.
             if event != EventType::NodeDataChanged {
                 // The next attempt reads all nodes.
                 let _ = self.session.with(|grants| grants.waits(&self.prefix, None));
                 return Ok(());
             }
         }
-        // There are too many watches. The library then repeats the attempt from time to time.
+        // There are too many watches, so the library repeats the attempt from time to time.
         std::future::pending().await
     }
 
@@ -73,7 +74,7 @@ impl Site<'_> {
         let (at, is_due) = match entry {
             Some(_) => match own.and_then(|node| line.place_named(node)) {
                 Some(at) => (at, line.holds(at)),
-                // Without its node the claim sends a request, and learns its state.
+                // If the node is missing, the claim sends a request, whose answer shows the reason.
                 None => return Ok(Obstacle::None),
             },
             None => (line.entries().len(), line.admits(mode) || line.clash(mode).is_some()),
@@ -85,7 +86,7 @@ impl Site<'_> {
         Ok(before.map_or(Obstacle::Any(changed), |before| Obstacle::Node(before.name.clone())))
     }
 
-    /// Waits until the copy of the queue, which all these claims share, shows that the claim may hold the key.
+    /// Waits until the copy of the queue shows that the claim may hold the key. All claims for permits share this copy.
     async fn served(&self, entry: Option<Entry>, changed: i64) -> Result<(), Error> {
         let Some(_watch) = self.session.watch(&self.directory, Watch::OF_WAITERS) else {
             return std::future::pending().await;
@@ -103,7 +104,7 @@ impl Site<'_> {
         let (client, directory) = (self.session.client().clone(), self.directory.clone());
         let (kept, mut over) = (Arc::clone(&copy), self.session.over.subscribe());
         let follows = async move {
-            // When the copy ends, the waiters send requests in any case, whose answers show the reason.
+            // When this task ends, all waiters send requests. The answers show the reason.
             tokio::select! {
                 _ = over.wait_for(|over| *over) => {}
                 _ = follow(&client, &directory, &kept) => {}

@@ -19,7 +19,7 @@ const FORM: UrlForm = UrlForm {
 };
 
 const DEFAULT_PORT: u16 = 2181;
-/// ZooKeeper has no default for its `secureClientPort`. Its documentation uses this one.
+/// ZooKeeper has no default for its `secureClientPort`. Its documentation uses this port.
 const DEFAULT_SECURE_PORT: u16 = 2281;
 /// The default directory of the locks.
 const DEFAULT_BASE: &str = "/locks";
@@ -184,8 +184,8 @@ impl Config {
         }
     }
 
-    /// Returns the options for the creation of a node. If the URL has a user, only that user has access to the node.
-    /// The servers insert the users of the session, whichever way they are authenticated.
+    /// Returns the options for the creation of a node. If the URL has a user, only that user has access to the node. In
+    /// that case, the servers insert all authenticated users of the session.
     pub(super) fn node(&self, mode: CreateMode) -> CreateOptions<'static> {
         let open = self.credentials.is_none();
         mode.with_acls(if open { Acls::anyone_all() } else { Acls::creator_all() })

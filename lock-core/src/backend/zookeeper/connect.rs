@@ -11,7 +11,7 @@ use crate::backend::BoxFuture;
 use crate::backend::remote::{join_all, socket};
 use crate::error::LockErrorKind;
 
-/// The longest time for which a server is asked why it refuses a connection.
+/// The time limit of the search for the reason why no server grants a session.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// The time limit for the look-up of a host name.
@@ -25,9 +25,9 @@ impl Config {
 
     /// Begins another session. The servers are known to grant sessions of the timeout `session`.
     ///
-    /// The client leaves a server that is silent for a fifth of this timeout. The client's default is two fifths. A
-    /// lock is certain for only half of the timeout, so with that default it would be lost if two servers in a row are
-    /// silent.
+    /// The client closes the connection to a server that is silent for a fifth of this timeout. The client's default is
+    /// two fifths. With that default, two silent servers in a row would end every lock, because a lock is certain for
+    /// only half of the timeout.
     pub(super) async fn connect_again(&self, session: Duration) -> Result<Client, Error> {
         self.connector().with_connection_timeout(session / 5).connect(&self.cluster().await).await
     }
@@ -43,7 +43,7 @@ impl Config {
             self.hosts.iter().map(|host| format!("{protocol}://{}", address(host))).collect();
         if self.files.is_none() {
             for (host, port) in &self.hosts {
-                // If a name is not found, the client library reports it.
+                // If a name is not found, the client library reports that.
                 let found = timeout(LOOK_UP, socket::addresses(host, *port)).await;
                 let found = found.ok().and_then(Result::ok).filter(|found| found.len() > 1);
                 servers.extend(found.into_iter().flatten().map(|address| format!("tcp://{address}")));
@@ -52,7 +52,7 @@ impl Config {
         servers.join(",")
     }
 
-    /// Returns a connector. If it finds no server, it fails at once, and the caller retries.
+    /// Returns a connector. A connector that finds no server fails at once, and the caller retries.
     fn connector(&self) -> Connector {
         let connector = Client::connector().with_session_timeout(self.session_timeout).with_fail_eagerly();
         let connector = match &self.secure {
@@ -143,8 +143,8 @@ impl Config {
             {
                 Ok(other) => {
                     let mut state = other.state_watcher();
-                    // Dropping this client ends the session, except if the first client takes the session back before.
-                    // The next round shows which of the two happened.
+                    // Dropping this client ends the session, except if the first client takes the session back first.
+                    // The next iteration shows which of the two happened.
                     drop(other);
                     while !state.changed().await.is_terminated() {}
                 }
@@ -173,7 +173,7 @@ fn with_sasl(connector: Connector, _user: &str, _password: &str) -> Connector {
 mod tests {
     use super::*;
 
-    /// The client would connect in plain text to a server without a protocol.
+    /// If the list contains a server without a protocol, the client connects to that server in plain text.
     #[tokio::test]
     async fn tls_is_for_every_server() {
         for (url, cluster) in [

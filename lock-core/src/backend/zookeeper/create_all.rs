@@ -16,8 +16,8 @@ struct Made {
 }
 
 impl Several<'_> {
-    /// Creates the missing nodes of the claim in one transaction, and then reads all queues, in one round trip. Returns
-    /// the transaction number if the claim had none of the nodes before.
+    /// Creates the missing nodes of the claim in one transaction, and then reads all queues. This needs one round trip.
+    /// Returns the transaction number if the claim had no node before.
     pub(super) async fn create_missing(
         &self,
         surveyed: &mut [Surveyed],

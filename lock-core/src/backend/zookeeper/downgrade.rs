@@ -9,12 +9,11 @@ use crate::backend::Mode;
 
 impl Site<'_> {
     /// Replaces the node of the claim with a reader's node of the same sequence number, in one transaction. So the
-    /// claim keeps its place, and the key is free at no time. Returns whether the claim still has its grant.
+    /// claim keeps its place, and the key is not free in between. Returns whether the claim still has its grant.
     pub(super) async fn downgrade(&self) -> Result<bool, Failure> {
         self.session.with(|grants| grants.deletes(&self.prefix, true))?;
         let is_reader = self.become_reader().await?;
-        // This happens only after a success: after any other outcome, the deletion of the old node may still be
-        // reported.
+        // A failure skips this line, because the deletion of the old node may still be reported then.
         self.session.with(|grants| grants.deletes(&self.prefix, false))?;
         Ok(is_reader)
     }

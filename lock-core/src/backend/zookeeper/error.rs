@@ -33,7 +33,7 @@ pub(super) fn failure(error: &Error) -> Failure {
             "no permission: the access control list of the nodes below the path of the URL does not admit this user",
         )
         .permanent(),
-        // The server accepted the login of the user, but did not keep it.
+        // The server has accepted the login of the user, but has recorded no user.
         Error::InvalidAcl => Failure::new(
             Unavailable,
             "it does not know the user of the URL, so nobody would own the nodes; for `auth=sasl`, set up SASL on every \

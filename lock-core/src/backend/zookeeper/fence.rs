@@ -1,9 +1,9 @@
 //! Makes fencing tokens.
 //!
 //! A token is the transaction number of a change in the store. Every later change has a larger number. The number of a
-//! node's creation is the token of its holder only if the holder had the key from then on. The node of a waiter is
-//! older than the tokens of the holders before it. So a waiter that is served gets the number of a change that it makes
-//! as the holder.
+//! node's creation is the token of its holder only if the holder has had the key since that creation. The node of a
+//! waiter is older than the tokens of the holders before it. So a waiter that is served gets the number of a change
+//! that it makes as the holder.
 
 use zookeeper_client::Error;
 

@@ -37,7 +37,8 @@ pub(super) struct Entry {
     /// The last fencing token, with the number of hand-offs after which it was made.
     fence: Option<(u64, FencingToken)>,
     removal: Removal,
-    /// `None` while it does not wait, or waits for the deletion of any node.
+    /// The node behind which the claim waits. `None` if the claim does not wait, or if the deletion of any node may
+    /// serve it.
     pub(super) behind: Option<Behind>,
 }
 
@@ -45,9 +46,9 @@ pub(super) struct Entry {
 #[derive(Clone, Debug)]
 pub(super) struct Behind {
     pub(super) node: String,
-    /// The answer that the claim got from all nodes.
+    /// The answer to the claim's last read of all nodes.
     pub(super) held: Held,
-    /// Until when it may be repeated.
+    /// The time until which this answer may be repeated.
     pub(super) fresh_until: Moment,
 }
 
@@ -72,7 +73,7 @@ impl Entry {
 }
 
 impl Grants {
-    /// Adds an entry for a claim that is about to be sent, if there is none.
+    /// Adds an entry for a claim that is about to be sent, if the claim has none.
     pub(super) fn begin(&mut self, prefix: &str, claim: &Claim) {
         self.entries.entry(prefix.to_owned()).or_insert_with(|| Entry {
             owner: claim.owner,
@@ -99,14 +100,14 @@ impl Grants {
         }
     }
 
-    /// Notes behind which node a claim waits.
+    /// Records the node behind which a claim waits.
     pub(super) fn waits(&mut self, prefix: &str, behind: Option<Behind>) {
         if let Some(entry) = self.entries.get_mut(prefix) {
             entry.behind = behind;
         }
     }
 
-    /// Notes that the data of the node says when the claim was granted.
+    /// Records that the data of the node contains the time of the grant.
     pub(super) fn told(&mut self, prefix: &str, node: &str) {
         if let Some(entry) = self.entries.get_mut(prefix).filter(|entry| entry.node.as_deref() == Some(node))
         {
@@ -114,8 +115,9 @@ impl Grants {
         }
     }
 
-    /// Returns the node of a holder that must now be watched, and the data to write into it before, if its data does
-    /// not contain the time of the grant. `None` if the node is already watched, or must not be watched.
+    /// Returns the node of a holder that must now be watched. If the node does not contain the time of the grant, also
+    /// returns the data that must be written first. Returns `None` if the node is already watched, or must not be
+    /// watched.
     pub(super) fn watch(&mut self, prefix: &str) -> Option<(String, Option<String>)> {
         let watchable = |entry: &&mut Entry| entry.is_granted() && entry.removal == Removal::Unwatched;
         let entry = self.entries.get_mut(prefix).filter(watchable)?;
@@ -143,8 +145,7 @@ impl Grants {
         }
     }
 
-    /// Records that another process has deleted the node of a holder. Returns the owner if it has lost its grant by
-    /// this.
+    /// Records that another process has deleted the node of a holder. Returns the owner if this ends its grant.
     pub(super) fn removed(&mut self, path: &str) -> Option<Owner> {
         let prefix = names::path_prefix(path)?;
         let entry = self.entries.get(prefix)?;
@@ -215,7 +216,7 @@ impl Grants {
         self.claims_in(directory).next().is_some()
     }
 
-    /// Returns whether a claim of this session has a node in `directory`, which therefore exists.
+    /// Returns whether a claim of this session has a node in `directory`. If so, the directory exists.
     pub(super) fn has_node_in(&self, directory: &str) -> bool {
         self.claims_in(directory).any(|entry| entry.node.is_some())
     }
@@ -243,7 +244,7 @@ impl Grants {
         self.busy.contains(directory)
     }
 
-    /// Removes all entries, and returns the owners of all grants, each once.
+    /// Removes all entries. Returns each owner that had a grant once.
     pub(super) fn into_granted(self) -> Vec<Owner> {
         let granted = self.entries.into_values().filter(|entry| entry.is_granted());
         granted.map(|entry| entry.owner).collect::<HashSet<_>>().into_iter().collect()

@@ -1,4 +1,4 @@
-//! Lists of holders, and forced releases.
+//! Lists the holders of keys, and releases locks by force.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ use crate::key::Key;
 const AT_ONCE: usize = 512;
 
 impl ZooKeeper {
-    /// Lists held keys, and reads several at once. The read of the names, and the reads of each batch of keys, have the
-    /// time limit of one call. They do not share one limit, because there may be very many directories: a key that was
+    /// Lists held keys. The read of the names, and the reads of each batch of keys, each have the time limit of one
+    /// call. One limit for all of them could be too short, because there may be very many directories: a key that was
     /// used a moment ago may still have one.
     pub(super) async fn list_all(&self, prefix: &str, foreign: bool, limit: usize) -> error::Result<Listed> {
         let (session, keys) = self.within(self.keys(prefix)).await?;
@@ -37,7 +37,7 @@ impl ZooKeeper {
         Ok(Listed::new(locks, limit))
     }
 
-    /// Returns the keys that have a directory, in their order.
+    /// Returns a session, and the sorted keys that begin with `prefix` and have a directory.
     async fn keys(&self, prefix: &str) -> Result<(Arc<Session>, Vec<String>), Failure> {
         let session = self.any_session().await?;
         let mut keys: Vec<String> = match session.client().list_children(&self.config.base).await {
@@ -104,7 +104,7 @@ impl ZooKeeper {
         }
     }
 
-    /// Notifies the manager whose grant has the node at `path`, if it is attached to this store.
+    /// Notifies the manager whose grant has the node at `path`, if that manager is attached to this store.
     fn notify_holder(&self, path: &str, reason: LossReason) {
         for process in self.managers() {
             if let Some(session) = process.current() {
@@ -162,7 +162,7 @@ impl Look<'_> {
             for info in join_all(told).await {
                 infos.extend(info?);
             }
-            // All holders have released the key since the read, and others may hold it now.
+            // All holders have released the key since the read, and other claims may hold the key now.
             if infos.is_empty() {
                 continue;
             }

@@ -59,8 +59,8 @@ impl Line {
         self.entries().iter().map(|place| place.name.as_str()).filter(move |name| name.starts_with(mark))
     }
 
-    /// Returns the node that must be deleted before a waiter of `mode` at the index `at` can hold the key. `None` if
-    /// the deletion of any earlier node may be enough.
+    /// Returns the node that must be deleted before a waiter of `mode` at the index `at` can hold the key. Returns
+    /// `None` if the deletion of any earlier node may be enough.
     pub(super) fn obstacle(&self, at: usize, mode: Mode) -> Option<&Place> {
         let before = self.entries().get(..at)?;
         match mode {
@@ -73,8 +73,8 @@ impl Line {
 
 /// Returns whether the counter has overflowed within these numbers. If so, the negative numbers are the later ones.
 ///
-/// Numbers that exist at the same time are less than 2^31 apart: otherwise a lock would have had two thousand million
-/// holders while one claim waited.
+/// Nodes that exist at the same time have numbers less than 2^31 apart. Otherwise a lock would have had two thousand
+/// million holders while one claim waited.
 fn wraps(numbers: impl Iterator<Item = i32> + Clone) -> bool {
     let (least, most) = (numbers.clone().min(), numbers.max());
     least.zip(most).is_some_and(|(least, most)| i64::from(most) - i64::from(least) >= 1 << 31)
@@ -105,8 +105,8 @@ mod tests {
         Line::of_children(names)
     }
 
-    /// In `expected`, `h` is a holder. For a waiter it has the number of the node whose deletion can serve the waiter,
-    /// or `*` for any node.
+    /// In `expected`, `h` is a holder. Any other character is a waiter: the number of the node whose deletion can serve
+    /// the waiter, or `*` if any deletion can.
     #[test]
     fn what_a_waiter_waits_for() {
         for (kinds, expected) in [

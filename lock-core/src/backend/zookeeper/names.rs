@@ -1,6 +1,6 @@
 //! Builds the names of nodes: the directory of a key, and the parts of a node's name.
 //!
-//! The names have the form of Curator's: a lock has a directory, and in it nodes such as `_c_<uuid>-lock-0000000042`.
+//! The names have Curator's form: a lock has a directory, which contains nodes such as `_c_<uuid>-lock-0000000042`.
 //! After a lost answer, Curator finds its own node by the uuid. This library derives the uuid from the owner.
 
 use std::fmt::Write;
@@ -110,8 +110,8 @@ pub(super) fn as_reader(mark: &str, name: &str) -> Option<String> {
 
 /// Returns the mode and the sequence number in a name; `None` for a node that is not in the queue.
 ///
-/// Every other node with a sequence number is exclusive, such as a node of `InterProcessMutex`, of kazoo's `Lock`, or
-/// of another program.
+/// A node with a sequence number but without a known mode is exclusive, such as a node of `InterProcessMutex`, of
+/// kazoo's `Lock`, or of another program.
 pub(super) fn place(name: &str) -> Option<(Mode, i32)> {
     let (kind, number) = split(name)?;
     let mode = if kind.ends_with(READER) || kind.ends_with(KAZOO_READER) {

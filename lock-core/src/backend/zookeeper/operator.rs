@@ -32,7 +32,7 @@ impl Operator {
     /// [`Unavailable`](LockErrorKind::Unavailable): the process has no session, or the servers do not answer.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the session may have ended or not.
+    /// If the future is dropped, it is unknown whether the session has ended.
     pub async fn end_session(&self, process: u128) -> Result<()> {
         current_runtime()?;
         let process = self.processes.upgrade().and_then(|all| all.lock().get(&process).cloned());

@@ -9,7 +9,7 @@ use super::places::{Seen, Site};
 use crate::backend::Queue;
 
 impl Site<'_> {
-    /// Returns the session's entry of the claim.
+    /// Returns the entry of the claim in this session.
     pub(super) fn entry(&self) -> Result<Option<Entry>, Failure> {
         self.session.with(|grants| grants.get(&self.prefix).cloned())
     }
@@ -71,7 +71,7 @@ impl Site<'_> {
         if found { self.look_again().await } else { Ok(seen) }
     }
 
-    /// Returns the node of the claim that this session has created, if no answer has returned its name.
+    /// Returns the claim's node that this session has created. This is needed if the answer with its name was lost.
     async fn own_node(&self, line: &Line) -> Result<Option<String>, Error> {
         let client = self.session.client();
         for name in line.nodes_of(&self.mark) {

@@ -52,7 +52,7 @@ impl<'a> Site<'a> {
         Self::for_key(config, session, claim, &claim.key)
     }
 
-    /// Makes the value for one key of a claim.
+    /// Returns the site of a claim at one of its keys.
     pub(super) fn for_key(config: &'a Config, session: &'a Session, claim: &'a Claim, key: &Key) -> Self {
         let (directory, mark) = (names::directory(&config.base, key.as_str()), names::mark(claim.owner));
         let prefix = format!("{directory}/{mark}");
@@ -72,9 +72,9 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Reads the nodes after every earlier request of this session has taken effect or never will. This includes
-    /// requests whose answers were lost with the connection, because the leader refuses late requests of an old
-    /// connection.
+    /// Reads the nodes. Every earlier request of this session has taken effect before this read, or never will. This
+    /// includes requests whose answers were lost with the connection, because the leader refuses late requests of an
+    /// old connection.
     pub(super) async fn look_again(&self) -> Result<Seen, Error> {
         let sent = now();
         // Both requests need one round trip, because a session executes its requests in the order in which they are
@@ -86,7 +86,7 @@ impl<'a> Site<'a> {
     }
 
     /// Creates the node of the claim and then reads all nodes. This needs one round trip, because a session executes
-    /// its requests in the order in which they are sent. After an inner error, the node exists.
+    /// its requests in the order in which they are sent. If only the inner result is an error, the node exists.
     pub(super) async fn create(
         &self,
         turn: &mut Option<Turn<'_>>,
@@ -99,7 +99,7 @@ impl<'a> Site<'a> {
             let sent = now();
             let creating = self.session.client().create(&path, data.as_bytes(), &options);
             let looking = self.look();
-            // The next claim has its turn once this request is sent, so it is polled last.
+            // The next claim has its turn after this request is sent, so `sends` is polled last.
             let sends = async { Turn::sent(turn) };
             match tokio::join!(biased; creating, looking, sends) {
                 (Ok((stat, number)), looked, ()) => {

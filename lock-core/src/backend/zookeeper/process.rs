@@ -18,7 +18,7 @@ use crate::error::{LockErrorKind, LossReason};
 use crate::owner::Owner;
 use crate::sync::{Mutex, survives};
 
-/// An attached manager, with its sessions one after the other.
+/// An attached manager, which has one session at a time.
 pub(super) type Process = SessionKeeper<Session>;
 
 /// The attached managers.
@@ -81,7 +81,7 @@ impl session_keeper::Session for Session {
 }
 
 impl Process {
-    /// Waits until the session is connected, and returns it. This has no deadline.
+    /// Returns the session when it is connected. This function sets no deadline.
     pub(super) async fn ready(&self) -> Result<Arc<Session>, Failure> {
         loop {
             let session = self.session().await?;
@@ -109,12 +109,12 @@ impl Process {
                         session.prove(sent);
                         let _ = session.with(|grants| grants.told(&prefix, &node));
                     }
-                    // The next renewal writes it.
+                    // The next renewal writes the time.
                     Err(error) if is_doubtful(&error) => {
                         let _ = session.with(|grants| grants.unwatched(&path));
                         return;
                     }
-                    // The watch reports if the node is gone. Otherwise this user may not write it.
+                    // If the node is gone, the watch below reports this. Otherwise this user may not write the node.
                     Err(_) => {}
                 }
             }
@@ -146,8 +146,8 @@ async fn keep(process: &Process, session: &Session) {
     loop {
         match states.state() {
             SessionState::SyncConnected => {
-                // An answer counts from before its request, so a late answer is also useful. Without an answer, the
-                // next try follows when the last proof has expired.
+                // A proof counts from the sending of its request, so a late answer is also useful. Without an answer,
+                // the next try follows when the last proof has expired.
                 let asked = now();
                 let contact = timeout(session.timeout() / 2, session.contact(&process.servers.config.base));
                 let contact = tokio::select! {

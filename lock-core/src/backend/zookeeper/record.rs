@@ -10,8 +10,8 @@ pub(super) fn record(claim: &Claim) -> String {
     data(claim.owner, &claim.record, None)
 }
 
-/// Returns the data of a node: the owner record, and the time at which it was `granted`. The data does not contain the
-/// token, because every user may read it.
+/// Returns the data of a node: the owner record, and the time at which the node was `granted`, if that is given. The
+/// data does not contain the token, because every user may read it.
 pub(super) fn data(owner: Owner, record: &OwnerRecord, granted: Option<Duration>) -> String {
     let mut value = record.to_value(&owner.token());
     if let Some(granted) = granted {

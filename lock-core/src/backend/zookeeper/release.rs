@@ -7,8 +7,8 @@ use super::places::Site;
 use crate::backend::Released;
 
 impl Site<'_> {
-    /// Frees the grant, or leaves the queue. Repeats requests whose answers were lost with the connection. This has no
-    /// deadline.
+    /// Releases the grant, or removes the claim from the queue. Repeats requests whose answers were lost with the
+    /// connection. This function sets no deadline.
     pub(super) async fn release(&self) -> Result<Released, Failure> {
         let mut doubt = false;
         loop {

@@ -10,7 +10,7 @@ use super::error::Failure;
 use crate::backend::remote::{Pem, Tls, TlsFiles, UrlForm, ring_by_default};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// A request that every server answers without a session, at least with a refusal.
+/// A request that needs no session. Every server answers it, at least with a refusal.
 const QUESTION: &[u8] = b"srvr";
 
 /// The TLS configuration for the servers of one URL.
@@ -29,7 +29,7 @@ impl fmt::Debug for Secure {
 }
 
 impl Secure {
-    /// Reads the files once.
+    /// Reads the TLS files. They are not read again later.
     pub(super) fn read(form: &UrlForm, files: &TlsFiles, hosts: &[(String, u16)]) -> Result<Self> {
         let tls = Tls::new(form, files, hosts.iter().map(|(host, _)| host.as_str()))?;
         // The client library panics if no crypto provider is set.
@@ -43,8 +43,8 @@ impl Secure {
         connector.with_tls(self.options.clone())
     }
 
-    /// Returns the reason why TLS refuses the server, or the server refuses this client. `None` if neither refuses the
-    /// other.
+    /// Returns the reason if this client refuses the server, or the server refuses this client. Returns `None` if
+    /// neither refuses the other.
     pub(super) async fn look(&self, stream: TcpStream, host: &str) -> Option<Failure> {
         let mut stream = match self.tls.wrap(stream, host).await {
             Ok(stream) => stream,

@@ -19,7 +19,7 @@ use crate::clock::{Clock, Moment};
 use crate::error::LockErrorKind;
 use crate::sync::Mutex;
 
-/// The divisor of the session timeout: after a proof of contact, a session certainly lives for half of its timeout.
+/// After a proof of contact, a session certainly lives for its timeout divided by this number.
 ///
 /// The leader ends sessions. A follower reports its clients to the leader with each ping, every half tick, and a
 /// timeout has at least two ticks. So the leader may start the timeout before the proof, by up to a quarter of the
@@ -44,7 +44,7 @@ pub(super) struct Session {
     /// The claims of the session; `None` after the session is over.
     pub(super) grants: Mutex<Option<Grants>>,
     pub(super) over: watch::Sender<bool>,
-    /// The copies of queues in which any change may serve a waiter, by directory.
+    /// The copies of the queues of semaphores, by directory. In these queues, any change may serve a waiter.
     pub(super) copies: QueueCopies<Place>,
     /// The size of all watched paths, in bytes.
     watched: AtomicUsize,
@@ -54,7 +54,7 @@ pub(super) struct Session {
     pub(super) turns: Turns,
 }
 
-/// The proofs of contact: the times at which the last requests that prove it were sent.
+/// The proofs of contact with the servers: the times at which the last answered requests were sent.
 #[derive(Clone, Copy, Debug)]
 struct Proof {
     /// When the last request was sent that a majority had to accept.
@@ -63,7 +63,7 @@ struct Proof {
     any: Moment,
 }
 
-/// The reservation of a watch.
+/// A reserved watch. Its path counts for the limits until this value is dropped.
 ///
 /// After each reconnect the client requests its watches again. With more than 128 KiB of paths it sends several
 /// requests, and cannot distinguish their answers. Then no reconnect succeeds.
@@ -73,10 +73,10 @@ pub(super) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// The size limit of all watched paths, in bytes, up to which another holder is watched.
+    /// Another holder is watched only if all watched paths then have at most this size, in bytes.
     const OF_HOLDERS: usize = 64 * 1024;
-    /// The size limit of all watched paths, in bytes, up to which another waiter gets a watch. Further waiters send a
-    /// request from time to time.
+    /// Another waiter gets a watch only if all watched paths then have at most this size, in bytes. A waiter without a
+    /// watch sends a request from time to time.
     pub(super) const OF_WAITERS: usize = 112 * 1024;
 }
 
@@ -98,7 +98,7 @@ pub(super) fn now() -> Moment {
 }
 
 impl Session {
-    /// Makes the value for a session that was requested at `sent`.
+    /// Returns the state of a session that was requested at `sent`.
     pub(super) fn new(client: Client, sent: Moment, background: Option<Handle>) -> Self {
         let timeout = client.session_timeout();
         let proof = Mutex::new(Proof { majority: sent, any: sent });
@@ -147,12 +147,12 @@ impl Session {
         self.proof.lock().majority.plus(self.timeout / CERTAIN).remaining(at)
     }
 
-    /// Returns whether the last due proofs of contact have not arrived.
+    /// Returns whether no proof of contact has arrived for more than three eighths of the timeout.
     pub(super) fn is_silent(&self, at: Moment) -> bool {
         at.since(self.proof.lock().any) > self.timeout * 3 / PROOFS
     }
 
-    /// Requests a proof of contact. While there are grants, the majority must give it.
+    /// Requests a proof of contact. While there are grants, this is a proof of contact with the majority.
     pub(super) async fn contact(&self, base: &str) -> Result<(), Error> {
         if self.with(|grants| grants.has_holder()).unwrap_or(false) {
             return self.check(base).await;
@@ -163,8 +163,8 @@ impl Session {
         Ok(())
     }
 
-    /// Requests a proof of contact with the majority, if there was none in the last eighth of the timeout. A grant that
-    /// was found by a read needs this, because a waiter writes nothing while it waits.
+    /// Requests a proof of contact with the majority if the last such proof is older than an eighth of the timeout. A
+    /// grant that was found by a read needs this, because a waiter writes nothing while it waits.
     pub(super) async fn prove_recently(&self, base: &str) -> Result<(), Error> {
         let is_old = || {
             let majority = self.proof.lock().majority;
@@ -200,7 +200,7 @@ impl Session {
         if *error == Error::Throttled {
             tokio::time::sleep(THROTTLED).await;
         }
-        // The client notices a lost connection before it changes its state.
+        // The client notices a lost connection before it changes its state, so this lets the client run first.
         tokio::task::yield_now().await;
         self.connected().await
     }

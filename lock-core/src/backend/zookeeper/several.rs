@@ -3,7 +3,7 @@
 //! **Why this is exclusive.** Each key has its own queue, and the claim has a node in every queue. The first node in a
 //! queue stays first until it is deleted, because later nodes have larger numbers. So the queues need not be read at
 //! the same moment. If each queue was read with the claim's node at its head, the claim holds all keys together, until
-//! one of its nodes is deleted or its session ends. No other check is needed, and claims for one key, also those of
+//! one of its nodes is deleted or its session ends. No other check is needed. Claims for one key, also claims of
 //! Curator and kazoo, find an ordinary holder.
 //!
 //! **Why all nodes are created in one transaction.** Suppose that two claims created their nodes one by one. Each could
@@ -16,15 +16,16 @@
 //! later claims until they are deleted, even at keys that are free. So no node is created while a key is held. Only if
 //! another claim arrives between the read and the transaction, the claim has to delete its nodes again. At that moment,
 //! a claim that only tries one of the keys may be refused although the key is free. No claim is granted by mistake. (A
-//! transaction that deletes each directory and creates it again would fail if there is a node. But it would also remove
-//! directories of others, and the watches on them.)
+//! transaction could delete each directory and create it again: it would fail if a directory contains a node. But such
+//! a transaction would also delete directories of other programs, and end the watches on them.)
 //!
 //! **Why there is no deadlock.** The claim is not queued: before the store answers, the claim holds all keys or has
-//! left every queue. The library waits for several keys, not the store. It waits for one key after the other, with a
-//! place in the queue of that key, and then requests all keys. Every process acquires the keys in the order of their
-//! bytes, so there is no circle among them. A claim that waits for only one key holds no key while it waits. Another
-//! program may acquire several keys one by one in another order (Curator's `InterProcessMultiLock` uses its caller's
-//! order). Such a program and this library may wait for each other until one of the two gives up.
+//! left every queue. The library, not the store, waits for several keys. The library waits for one key after the other,
+//! with a place in the queue of that key. Then it requests all keys. Every process acquires the keys in the order of
+//! their bytes, so the processes cannot wait for each other in a circle. A claim that waits for only one key holds no
+//! key while it waits. Another program may acquire several keys one by one in another order (Curator's
+//! `InterProcessMultiLock` uses its caller's order). Such a program and this library may wait for each other until one
+//! of the two gives up.
 
 use zookeeper_client::{Error, MultiWriteError, MultiWriteResult};
 
@@ -84,7 +85,7 @@ impl<'a> Several<'a> {
         self.session.with(|grants| grants.fence(&prefixes, self.claim.handoffs, made))
     }
 
-    /// Returns the paths of the nodes of the holder; `None` if it does not hold all keys.
+    /// Returns the paths of the claim's nodes; `None` if the claim does not hold all keys.
     fn granted(&self) -> Result<Option<Vec<String>>, Failure> {
         let mut paths = Vec::with_capacity(self.sites.len());
         for site in &self.sites {
@@ -95,7 +96,7 @@ impl<'a> Several<'a> {
         Ok(Some(paths))
     }
 
-    /// Writes all nodes again in one transaction. Returns its number as a token.
+    /// Writes all nodes again in one transaction. Returns the number of this transaction as a token.
     async fn touch(&self, paths: &[String]) -> Result<Option<FencingToken>, Error> {
         let sent = now();
         let mut writes = self.session.client().new_multi_writer();
@@ -115,7 +116,7 @@ impl<'a> Several<'a> {
         }))
     }
 
-    /// Completes when another attempt makes sense. Waits for the first key that is not free.
+    /// Completes when the claim should be attempted again. Waits for the first key that is not free.
     pub(super) async fn changed(&self) {
         for site in &self.sites {
             let Ok(entry) = site.entry() else { return };

@@ -26,8 +26,8 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// ZooKeeper as a lock store: one server or an ensemble.
 ///
 /// The [module](super) describes what this store does, what it saves in ZooKeeper and what it cannot promise. One value
-/// is enough for a process. Each manager that uses it has one session. Dropping the value ends the sessions, and their
-/// locks end with them.
+/// is enough for a process. Each manager that uses the value has one session. Dropping the value ends the sessions, and
+/// their locks end with them.
 pub struct ZooKeeper {
     pub(super) config: Arc<Config>,
     /// The session timeout that the servers granted.
@@ -54,8 +54,8 @@ impl ZooKeeper {
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong.
     /// [`Unsupported`](LockErrorKind::Unsupported): `zookeepers` without the feature `tls`, `auth=sasl`
     /// without `zookeeper-sasl`, GSSAPI, a server before 3.5.
-    /// [`Unavailable`](LockErrorKind::Unavailable): no server answers or TLS fails (temporary), or they refuse the
-    /// password or lack a permission (permanent). No error shows the URL or a part of the password.
+    /// [`Unavailable`](LockErrorKind::Unavailable): no server answers or TLS fails (temporary); the servers refuse the
+    /// password, or the user lacks a permission (permanent). No error shows the URL or a part of the password.
     ///
     /// # Panics
     ///
@@ -115,7 +115,7 @@ impl ZooKeeper {
         self.processes.lock().values().cloned().collect()
     }
 
-    /// Ends every session, and waits until the servers have confirmed it.
+    /// Ends every session, and waits until the servers have confirmed each end.
     pub(super) async fn end(&self) {
         let processes: Vec<_> = self.processes.lock().drain().map(|(_, process)| process).collect();
         for process in processes {

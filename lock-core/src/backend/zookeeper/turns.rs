@@ -14,11 +14,11 @@ use tokio::time::timeout;
 
 use crate::sync::{Mutex, survives};
 
-/// The longest time for which a claim waits for the claims before it, whose runtime may have stopped. After this time
-/// only the order is lost.
+/// The longest time for which a claim waits for earlier claims, whose runtime may have stopped. A claim that stops
+/// waiting loses only its place in the order.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The directories whose existence claims of the session are finding out, each with the queue of these claims. The
+/// The directories that claims of the session are about to find or create, each with the queue of these claims. The
 /// value in the queue says whether an earlier claim has found or created the directory.
 #[derive(Debug, Default)]
 pub(super) struct Turns(Mutex<HashMap<String, Weak<Turnstile<bool>>>>);
@@ -31,8 +31,8 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turns {
-    /// Waits until the claims that arrived before have requested their nodes, for at most `patience`. If the `directory`
-    /// is known to exist, waits only if other claims already wait here. Returns `None` if the claim needs no turn.
+    /// Waits for at most `patience` until earlier claims have requested their nodes. If the `directory` is known to
+    /// exist, waits only if other claims already wait here. Returns `None` if the claim needs no turn.
     pub(super) async fn begin(&self, directory: &str, exists: bool, patience: Duration) -> Option<Turn<'_>> {
         let turnstile = self.turnstile(directory, exists)?;
         // The turn is made before the wait, because this future may be dropped during the wait.

@@ -221,8 +221,8 @@ impl<'a> Acquire<'a> {
         let view = match joined {
             Joined::Alone => View::Holds { revision: mine.modified, waiting: 0 },
             Joined::Among(line) => view(self.claim, self.began, &line, &mine),
-            // At least one of the entries before this one holds the key. Only a read shows the number of holders. It is
-            // needed only if the queue may be full.
+            // At least one of the entries before this one holds the key. Only a read shows the number of holders, which
+            // is needed only if the queue may be full.
             Joined::Waiting(_, before) if self.room().is_some_and(|room| before > room) => {
                 let line = self.store.read(&self.claim.key).await?;
                 match view(self.claim, self.began, &line, &mine) {

@@ -1,5 +1,5 @@
-//! Finds the problems of the servers' setup that endanger locks. This module reads the facts, and the [`rules`] judge
-//! them.
+//! Finds the problems of the servers' setup that endanger locks. This module reads the facts, and the [`rules`] derive
+//! findings from them.
 
 mod facts;
 mod rules;
@@ -22,7 +22,7 @@ use crate::error::{LockErrorKind, Result};
 
 /// The node that lists the servers.
 const CONFIG: &str = "/zookeeper/config";
-/// A request that every server answers without a session, at least with a refusal.
+/// A request that needs no session. Every server answers it, at least with a refusal.
 const QUESTION: &[u8] = b"srvr";
 
 impl ZooKeeper {
