@@ -126,8 +126,8 @@ impl Etcd {
     }
 }
 
-/// Proves that the cluster can hold locks. Returns the shortest lease that it grants, which depends on its election
-/// timeout.
+/// Proves that the cluster can hold locks. Returns the shortest lease that the cluster grants, which depends on its
+/// election timeout.
 async fn prove(store: &Store) -> Result<Duration, Failure> {
     // A cluster with authentication refuses this read if the client is not logged in. Such a cluster answers all other
     // requests of this function.

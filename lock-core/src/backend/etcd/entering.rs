@@ -75,7 +75,7 @@ pub(super) enum Arrival {
     Gathers { place: Place, starts_task: bool },
 }
 
-/// The turn of a claim that requests its entry itself. It ends when this value is dropped.
+/// The turn of a claim that requests its entry itself. The turn ends when this value is dropped.
 pub(super) struct Turn {
     entering: Arc<Entering>,
     line: Vec<u8>,

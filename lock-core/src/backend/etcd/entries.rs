@@ -1,5 +1,5 @@
-//! The entries of this process in the queues of keys. Each is recorded before the request that creates it is sent, and
-//! stays recorded until its release.
+//! The entries of this process in the queues of keys. Each entry is recorded before the request that creates it is
+//! sent, and stays recorded until its release.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -87,7 +87,7 @@ pub(super) struct Mine {
 /// Whether the stored value of an entry contains the time of its grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// The value contains the time, or another request may have written it.
+    /// The value contains the time, or another request may have written the value.
     Done,
     /// The entry is not granted yet.
     Waits,
@@ -131,7 +131,7 @@ impl Mine {
         if self.lease.id() != entry.lease && self.is_certain() {
             self.maybe.push(entry.lease);
         }
-        // The value that is recorded here may be outdated, for example after a downgrade whose answer was lost.
+        // The recorded state may be outdated, for example after a downgrade whose answer was lost.
         if self.created.is_some() && self.modified != entry.modified {
             self.told = Told::Done;
         }
@@ -232,8 +232,8 @@ impl Entries {
     }
 
     /// Marks an entry as a holder of its key since `revision`. `revision` is `None` if other holders may have the same
-    /// revision. Returns the state of the entry, or `None` if it is not certainly bound to a live lease. An earlier
-    /// check of the lease may be outdated.
+    /// revision. Returns the state of the entry, or `None` if it is not certainly bound to a live lease. This check is
+    /// needed here, because an earlier check of the lease may be outdated.
     pub(super) fn grant(&self, id: &Id, revision: Option<i64>) -> Option<Mine> {
         let mut table = self.0.lock();
         let mine = table.entries.get_mut(id).filter(|mine| mine.is_certain() && !mine.lease.is_over())?;
@@ -253,7 +253,8 @@ impl Entries {
         self.0.lock().remove(id)
     }
 
-    /// Removes the record of an entry that was not created. If its claim was dropped, another entry may be recorded.
+    /// Removes the record of an entry that was not created. If the claim was dropped meanwhile, it may have another
+    /// entry, whose record stays.
     pub(super) fn not_created(&self, id: &Id, stored: &[u8]) {
         let mut table = self.0.lock();
         if table.entries.get(id).is_some_and(|mine| mine.stored == stored) {
@@ -276,7 +277,8 @@ impl Entries {
         is_unused
     }
 
-    /// Removes the records of the entries that were bound to a lease. Returns each owner that held a key once.
+    /// Removes the records of the entries that were bound to a lease. Returns the owners that held their keys, without
+    /// duplicates.
     pub(super) fn lost(&self, lease: i64) -> Vec<Owner> {
         let mut table = self.0.lock();
         let bound = table.entries.iter().filter(|(_, mine)| mine.lease.id() == lease && mine.is_certain());
@@ -292,8 +294,8 @@ impl Entries {
 
     /// Returns at most `limit` entries that are bound to `lease`, do not hold their keys, and whose claims have been
     /// inactive for the time `long`. Marks them as uncertain, so that a claim that becomes active again writes its
-    /// entry before it relies on it. If the deletion of an entry fails, this returns the entry again only after another
-    /// `long`, so that other entries are deleted first.
+    /// entry again before it relies on the entry. If the deletion of an entry fails, this returns the entry again only
+    /// after another `long`, so that other entries are deleted first.
     ///
     /// The answer to the creation of such an entry may be unread, because its claim is not polled.
     pub(super) fn doubt_unasked(
@@ -317,9 +319,9 @@ impl Entries {
         unasked.map(doubt).collect()
     }
 
-    /// Records the result of a request that deletes `given_up` if it is unchanged. `found` is the changed entry, or
-    /// `None` if the entry no longer exists. The result also reveals an earlier write or deletion whose answer was
-    /// lost.
+    /// Records the result of a request that deletes the entry `given_up` if that entry is unchanged. `found` is the
+    /// changed entry, or `None` if the entry no longer exists. The result also reveals an earlier write or deletion
+    /// whose answer was lost.
     pub(super) fn deleted(&self, id: &Id, given_up: &Mine, found: Option<&Entry>) {
         let mut table = self.0.lock();
         let is_it = |mine: &&mut Mine| mine.stored == given_up.stored;

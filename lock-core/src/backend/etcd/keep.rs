@@ -22,7 +22,7 @@ const UNASKED: Duration = Duration::from_secs(4);
 const GIVEN_UP: usize = 16;
 
 impl Store {
-    /// Returns the session for locks of `ttl`. Begins one if there is none.
+    /// Returns the session for locks of `ttl`. If there is none, begins a session.
     pub(super) async fn session(&self, ttl: Duration) -> Result<Arc<Session>, Failure> {
         let asked = ttl::rounded_up(ttl).max(self.min_ttl);
         if let Some(session) = self.sessions.usable(asked) {
@@ -80,9 +80,8 @@ impl Store {
     /// Deletes the entries of waiters that were not polled for a whole ttl. Such an entry does not expire, because
     /// other waiters keep the shared lease alive. A future that is not polled must not delay the waiters behind it.
     ///
-    /// If the waiter is polled again before the deletion, it writes its entry again before it relies on it, and the
-    /// entry is not deleted. The round does not wait for the deletions, because a cluster whose disk hangs still keeps
-    /// leases alive.
+    /// A waiter that is polled again before the deletion writes its entry again. The changed entry is not deleted. The
+    /// round does not wait for the deletions, because a cluster whose disk hangs still keeps leases alive.
     fn give_up_unasked(&self, session: &Session, at: Moment) {
         let unasked = self.entries.doubt_unasked(session.id, session.ttl.max(UNASKED), at, GIVEN_UP);
         if unasked.is_empty() {

@@ -24,7 +24,7 @@ pub(super) struct Put {
     pub(super) waits: Option<Waits>,
 }
 
-/// The state of the queue before a claim that is about to wait.
+/// The state of the queue that a claim is about to join as a waiter.
 #[derive(Clone)]
 pub(super) struct Waits {
     pub(super) held: Held,

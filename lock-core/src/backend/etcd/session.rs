@@ -41,12 +41,12 @@ pub(super) struct Session {
     pub(super) asked: Duration,
     /// The ttl that the server granted.
     pub(super) ttl: Duration,
-    /// The last keep-alive. The lease lives for `ttl` from then on, whichever member leads.
+    /// The last answered keep-alive. After its sending, the lease lives for `ttl`, whichever member leads.
     proof: Mutex<Proof>,
     pub(super) rounds: SingleFlight<Result<(), Failure>>,
     /// Whether an unanswered request may still take effect under this lease.
     retired: AtomicBool,
-    /// Whether the lease has ended at the server, or is about to.
+    /// Whether the lease has ended at the server, or is about to end.
     over: AtomicBool,
 }
 

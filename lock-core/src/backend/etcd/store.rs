@@ -37,7 +37,7 @@ pub(super) struct Store {
     pub(super) entries: Entries,
     pub(super) entering: Arc<Entering>,
     pub(super) copies: QueueCopies<Entry>,
-    /// The runtime on which each process watches queues.
+    /// The runtimes on which queues are watched, one for each process.
     pub(super) runtimes: Mutex<Vec<(u128, Handle)>>,
     /// This store, for the tasks that it spawns.
     pub(super) own: Weak<Self>,
@@ -131,9 +131,8 @@ impl Store {
         linearizable_read(&*self.connections.get().await?).await.map_err(Failure::before_any_request)
     }
 
-    /// Sends a write whose condition is never met. A cluster with a full database or without a majority refuses it, as
-    /// it refuses any other write. If the database has become full, this write raises its alarm, as any other write
-    /// does.
+    /// Sends a write whose condition is never met. Like any other write, this write is refused by a cluster with a full
+    /// database or without a majority. If the database has become full, this write raises the alarm.
     pub(super) async fn write_nothing(&self) -> Result<(), Failure> {
         let key = || PING_KEY.to_vec();
         let never = Compare::created_at(key(), -1);

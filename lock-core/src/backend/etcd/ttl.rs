@@ -1,4 +1,4 @@
-//! Times in whole seconds, in which etcd counts leases.
+//! Converts times to whole seconds, in which etcd counts leases.
 
 use std::time::Duration;
 

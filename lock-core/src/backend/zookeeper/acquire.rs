@@ -23,7 +23,7 @@ enum First {
 
 impl First {
     /// Returns the first step. `busy` says whether the key was held at the last request. `is_ours` says whether a claim
-    /// of this session may [hand the key off](super::grants::Grants::may_serve) to this one.
+    /// of this session may [hand the key off](super::grants::Grants::may_serve) to this claim.
     fn new(ask: Ask, busy: bool, is_ours: bool) -> Self {
         let looks = match ask {
             // A claim to which the process hands the key off gets no place in the queue.

@@ -24,7 +24,7 @@ const OVERHEAD: usize = 128;
 enum Found {
     /// The key at this index is in use in this mode, which excludes the claim.
     Clashes(usize, Mode),
-    /// Another claim comes first in the queue at this index.
+    /// Another claim is before this claim in the queue at this index.
     Held(usize),
     /// Every key is free or held by the claim, and at least one node is missing.
     Free,
@@ -145,7 +145,7 @@ impl Several<'_> {
         surveyed: &[Surveyed],
         created: Option<i64>,
     ) -> Result<Attempt, Failure> {
-        // With this number, no node was deleted from any of the queues since the transaction.
+        // If every queue was last changed by the transaction, no node was deleted from any queue since then.
         let newborn = |number: i64| surveyed.iter().all(|line| line.seen.changed == number);
         let token = created.filter(|number| newborn(*number)).and_then(|number| at_birth(number, number));
         let are_here = self

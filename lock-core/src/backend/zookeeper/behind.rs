@@ -17,9 +17,9 @@ use crate::backend::{Ask, Attempt, Held};
 
 /// A queue with at most this number of nodes is read at each request.
 const SHORT: usize = 100;
-/// The answer to a read of all nodes names the holder and counts the waiters. A waiter repeats this answer for
-/// [`FRESH`] times the number of nodes beyond [`SHORT`]. So all waiters together read the nodes about 100 times a
-/// second.
+/// The time for which a waiter repeats an answer, for each node beyond [`SHORT`]. The answer comes from a read of all
+/// nodes, and contains the holder and the number of waiters. All waiters together read the nodes about 100 times a
+/// second, in a queue of any length.
 const FRESH: Duration = Duration::from_millis(10);
 /// The longest time for which an answer is repeated.
 const FRESH_AT_MOST: Duration = Duration::from_secs(15);

@@ -185,7 +185,7 @@ impl Config {
     }
 
     /// Returns the options for the creation of a node. If the URL has a user, only that user has access to the node. In
-    /// that case, the servers insert all authenticated users of the session.
+    /// that case, the servers insert all authenticated users of the session into its access control list.
     pub(super) fn node(&self, mode: CreateMode) -> CreateOptions<'static> {
         let open = self.credentials.is_none();
         mode.with_acls(if open { Acls::anyone_all() } else { Acls::creator_all() })

@@ -244,7 +244,7 @@ impl Grants {
         self.busy.contains(directory)
     }
 
-    /// Removes all entries. Returns each owner that had a grant once.
+    /// Removes all entries. Returns the owners of the grants, without duplicates.
     pub(super) fn into_granted(self) -> Vec<Owner> {
         let granted = self.entries.into_values().filter(|entry| entry.is_granted());
         granted.map(|entry| entry.owner).collect::<HashSet<_>>().into_iter().collect()

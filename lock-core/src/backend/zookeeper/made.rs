@@ -17,7 +17,7 @@ const AT_ONCE: usize = 512;
 /// which the servers do not delete on their own.
 pub(super) const MADE_HERE: &[u8] = b"lock";
 
-/// The created directories, each with the time at which it is due, in the order of these times.
+/// The created directories, each with the time at which it is due to be deleted, in the order of these times.
 #[derive(Debug, Default)]
 pub(super) struct Made(Mutex<VecDeque<(Moment, String)>>);
 

@@ -26,8 +26,8 @@ const DIGITS: usize = 10;
 
 /// Returns the directory of `key` below `base`.
 ///
-/// The directory is one node, so that no key is inside the directory of another. `/`, `%`, all characters outside of
-/// ASCII and all characters that ZooKeeper does not allow in a name are percent-encoded.
+/// The directory is one node, so that no key is inside the directory of another key. `/`, `%`, all characters outside
+/// of ASCII and all characters that ZooKeeper does not allow in a name are percent-encoded.
 pub(super) fn directory(base: &str, key: &str) -> String {
     let mut path = String::with_capacity(base.len() + key.len() + 1);
     path.push_str(base);
@@ -86,7 +86,8 @@ pub(super) fn mark_of(name: &str) -> Option<&str> {
     name.get(..MARK_LEN).filter(|mark| mark.starts_with("_c_") && mark.ends_with('-'))
 }
 
-/// Returns the beginning of the path of a node, up to the end of its mark. All nodes of one owner at one key share it.
+/// Returns the beginning of the path of a node, up to the end of its mark. All nodes of one owner at one key share this
+/// beginning.
 pub(super) fn path_prefix(path: &str) -> Option<&str> {
     let at = path.rfind('/')? + 1;
     mark_of(path.get(at..)?)?;

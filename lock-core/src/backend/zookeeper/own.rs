@@ -37,8 +37,8 @@ impl Site<'_> {
         }
     }
 
-    /// Returns the copy of the queue, if there is one and it contains this node. No node is ever added before this one.
-    /// So if the node holds the key in the copy, it also holds the key in the store.
+    /// Returns the copy of the queue, if there is a copy that contains this node. No node is ever added before this
+    /// node. So if the node holds the key in the copy, it also holds the key in the store.
     fn seen_in_copy(&self, node: &str) -> Option<Seen> {
         let copy = self.session.copies.existing(self.directory.as_bytes())?;
         let read = copy.look(|seen| {
@@ -59,8 +59,8 @@ impl Site<'_> {
         self.without_others("", seen).await
     }
 
-    /// Deletes the nodes of the claim except `own`. They belong to an earlier session, which the servers may keep for a
-    /// while. Otherwise the claim could wait for itself, or mistake a node of another session for its own.
+    /// Deletes the nodes of the claim except `own`. These nodes belong to an earlier session, which the servers may
+    /// keep for a while. Otherwise the claim could wait for itself, or mistake a node of another session for its own.
     pub(super) async fn without_others(&self, own: &str, seen: Result<Seen, Error>) -> Result<Seen, Error> {
         let seen = seen?;
         let mut found = false;

@@ -36,7 +36,7 @@ pub(super) struct Site<'a> {
 /// The nodes of a key, as a server returned them.
 pub(super) struct Seen {
     pub(super) line: Line,
-    /// The transaction number of the last creation or deletion of such a node.
+    /// The transaction number of the last creation or deletion of a node in the directory.
     pub(super) changed: i64,
 }
 

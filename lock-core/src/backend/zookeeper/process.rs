@@ -95,7 +95,7 @@ impl Process {
 
     /// Watches the node of a holder, if it is not watched yet. If another process deletes the node, the holder is
     /// notified. Also writes the time of the grant into the node, for operators. This happens at the first renewal, so
-    /// a lock that is released before costs no write.
+    /// a lock that is released earlier costs no write.
     pub(super) fn watch(self: &Arc<Self>, session: &Arc<Session>, prefix: &str, directory: &str) {
         let Some(background) = &self.servers.background else { return };
         let Ok(Some((node, untold))) = session.with(|grants| grants.watch(prefix)) else { return };

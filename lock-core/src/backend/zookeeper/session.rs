@@ -142,7 +142,7 @@ impl Session {
         proof.any = later(proof.any, sent);
     }
 
-    /// Returns the time, from `at` on, for which the session certainly lives, for grants.
+    /// Returns how long the session certainly lives, counted from `at`. Grants rely on this time.
     pub(super) fn certain(&self, at: Moment) -> Duration {
         self.proof.lock().majority.plus(self.timeout / CERTAIN).remaining(at)
     }

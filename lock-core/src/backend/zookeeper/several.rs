@@ -12,7 +12,7 @@
 //! refused because of the other. If an answer is lost, either all nodes exist or none.
 //!
 //! **Why the queues are read before the transaction.** ZooKeeper has no condition on the children of a node, so a
-//! transaction cannot create a node under the condition that there is no other. The nodes of a refused claim block
+//! transaction cannot create a node under the condition that there is no other node. The nodes of a refused claim block
 //! later claims until they are deleted, even at keys that are free. So no node is created while a key is held. Only if
 //! another claim arrives between the read and the transaction, the claim has to delete its nodes again. At that moment,
 //! a claim that only tries one of the keys may be refused although the key is free. No claim is granted by mistake. (A

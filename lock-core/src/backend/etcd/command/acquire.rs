@@ -34,7 +34,7 @@ pub(super) struct Acquire<'a> {
 enum Joined {
     /// The claim is the only entry, so it holds the key.
     Alone,
-    /// The claim is in this queue. It is a holder, except if others joined at the same moment.
+    /// The claim is in this queue. It is a holder, except if other claims joined at the same moment.
     Among(Line),
     /// The claim waits, behind this number of entries.
     Waiting(Held, usize),
@@ -65,7 +65,7 @@ impl<'a> Acquire<'a> {
         Self { store, claim, ask, id: Id::new(&claim.key, claim.owner), began }
     }
 
-    /// Attempts a claim that has no entry. Returns `None` to attempt it again.
+    /// Attempts a claim that has no entry. Returns `None` if the claim must be attempted again.
     async fn without_entry(&self) -> Result<Option<Attempt>, Failure> {
         let (mut plan, turn) = self.enter().await?;
         let mut used = Vec::new();
@@ -83,8 +83,8 @@ impl<'a> Acquire<'a> {
                 }
                 Ok(Created::Changed(line)) => self.plan(&line, 0)?,
                 Ok(Created::Over) => Plan::Put(put),
-                // A full database refuses the entry before it checks the queue. If the queue would refuse the claim too,
-                // that answer is more useful.
+                // A full database refuses the entry before it checks the queue. If the queue refuses the claim too, the
+                // answer of the queue is more useful.
                 Err(failure) if failure.is_permanent() && failure.reaction != Reaction::Forbidden => {
                     let line = self.store.read(&self.claim.key).await?;
                     match self.plan(&line, 0)? {
@@ -117,8 +117,8 @@ impl<'a> Acquire<'a> {
     }
 
     /// Returns the copy of the queue if the claim may wait in it. If another claim of this process is already in the
-    /// queue, this creates a copy at once. Without it, a thousand claims that each read the queue would transfer a
-    /// million entries.
+    /// queue, this creates a copy at once. Without the copy, a thousand claims that each read the queue would transfer
+    /// a million entries.
     pub(super) fn copy(&self) -> Option<CopyUse<Entry>> {
         let (store, claim) = (self.store, self.claim);
         if !self.ask.enqueues() {
@@ -214,7 +214,7 @@ impl<'a> Acquire<'a> {
         })
     }
 
-    /// Returns the answer for a claim whose entry was created, or `None` to attempt it again.
+    /// Returns the answer for a claim whose entry was created, or `None` if the claim must be attempted again.
     async fn joined(&self, joined: Joined) -> Result<Option<Attempt>, Failure> {
         let Some(mut mine) = self.store.entries.get(&self.id) else { return Ok(None) };
         let expected_to_hold = !matches!(joined, Joined::Waiting(..));

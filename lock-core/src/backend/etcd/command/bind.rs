@@ -44,8 +44,8 @@ impl Store {
                 mine.own_leases.extend(lease.session().is_none().then(|| lease.id()));
             });
         }
-        // From here on this process does not end the session, because the lease is recorded. If it has ended the
-        // session before, the revocation would delete the entries.
+        // From here on this process does not end the session, because the lease is recorded. If the process has ended
+        // the session before, the revocation would delete the entries.
         if lease.session().is_some_and(|session| session.is_over()) {
             self.not_moved(ids, lease);
             return Ok(None);
@@ -100,7 +100,7 @@ impl Store {
         ids.iter().for_each(|id| self.entries.change(id, |mine| mine.is_not_on(lease.id())));
     }
 
-    /// Writes entries again, unchanged. Returns the revision of the write, or `None` if one of them has changed.
+    /// Writes entries again, unchanged. Returns the revision of the write, or `None` if an entry has changed.
     pub(in super::super) async fn touch(&self, ids: &[Id], mine: &[Mine]) -> Result<Option<i64>, Failure> {
         let put = |mine: &Mine| PutRequest {
             ignore_value: true,
@@ -132,7 +132,7 @@ impl Store {
         self.spawn(|store| async move {
             let Ok(answer) = store.txn(txn).await else { return };
             let revision = if answer.succeeded { answer.revision() } else { 0 };
-            // A later request may have been answered before.
+            // A later write may have been answered first, so the larger revision is kept.
             ids.iter().for_each(|id| {
                 store.entries.change(id, |mine| mine.modified = mine.modified.max(revision));
             });
@@ -151,7 +151,7 @@ impl Store {
 }
 
 /// Returns a transaction that writes entries if they have not changed since they were read. It compares the revision of
-/// the last change, not that of the creation, because a late transaction must not undo a later write.
+/// the last change, not the revision of the creation, because a late transaction must not undo a later write.
 fn rewriting(mine: &[Mine], put: impl Fn(&Mine) -> PutRequest) -> TxnRequest {
     TxnRequest {
         compare: mine.iter().map(|mine| Compare::modified_at(mine.stored.clone(), mine.modified)).collect(),

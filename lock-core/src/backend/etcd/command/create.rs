@@ -18,7 +18,7 @@ pub(super) struct Creation<'a> {
     /// The entries are added only if this entry still exists. Later entries need no check: while this entry exists, the
     /// key stays in use for the same kind of lock.
     pub(super) behind: Behind,
-    /// What the transaction reads after it has added the entries.
+    /// The read that the transaction makes after it has added the entries.
     pub(super) read: Option<RequestOp>,
 }
 

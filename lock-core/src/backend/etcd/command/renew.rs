@@ -1,4 +1,4 @@
-//! Renews grants. One keep-alive renews a session, however many locks are under it.
+//! Renews grants. One keep-alive renews a session with all its locks.
 
 use std::sync::Arc;
 

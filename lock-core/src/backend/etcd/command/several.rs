@@ -103,8 +103,8 @@ impl Store {
             let put = PutRequest { key: stored, value, lease: lease.id(), ..PutRequest::default() };
             txn.success.push(RequestOp::from(put));
         }
-        // From here on this process does not end the session, because the entries are recorded. If it has ended the
-        // session before, the revocation deletes the entries.
+        // From here on this process does not end the session, because the entries are recorded. If the process has
+        // ended the session before, the revocation deletes the entries.
         if lease.session().is_some_and(|session| session.is_over()) {
             self.not_taken(ids, own, &lease);
             return Ok(None);

@@ -54,10 +54,10 @@ pub(super) enum Answer {
 pub(super) enum Access {
     /// The client proves no identity.
     Open,
-    /// By a certificate. It is unknown whether etcd also has users.
+    /// The client presents a certificate. It is unknown whether etcd also has users.
     Certificate,
     Password,
-    /// By a password that is sent without TLS.
+    /// The client sends a password without TLS.
     PlainPassword,
 }
 

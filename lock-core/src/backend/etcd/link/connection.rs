@@ -151,7 +151,8 @@ impl Connection {
     {
         let mut client = self.client(http2).await?;
         let mut request = with_token(requests, token);
-        // With this header, a member that loses its leader ends the stream. Otherwise it would send nothing.
+        // With this header, a member that loses its leader ends the stream. Without this header, such a member would
+        // send nothing.
         request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
         let answers = client.streaming(request, PathAndQuery::from_static(path), Messages::new()).await;
         if answers.is_ok() {
@@ -190,7 +191,7 @@ impl Connection {
     async fn client(&self, http2: &Http2) -> Result<Grpc<Http2>, Failure> {
         let mut client =
             Grpc::with_origin(http2.clone(), self.origin.clone()).max_decoding_message_size(LARGEST_ANSWER);
-        // No request was sent yet.
+        // No request was sent yet, so the failure is not ambiguous.
         let ready = client.ready().await;
         ready.map_err(|error| of_status(&Status::unavailable(error.to_string())).before_any_request())?;
         Ok(client)

@@ -95,9 +95,9 @@ async fn dial_at(
         Err(failure) if failure.reaction == Reaction::Forbidden => {}
         answer => check(&answer.map_err(at_first)?)?,
     }
-    // A member may report a leader that no longer receives its messages. The read also proves that the member's leader
-    // still led after this dial began. So a keep-alive over this connection may be counted from a read over the
-    // previous connection.
+    // A member may report a leader that no longer receives the member's messages. The read also proves that the
+    // member's leader still led after this dial began. So a keep-alive over this connection may be counted from a read
+    // over the previous connection.
     linearizable_read(&connection).await?;
     Ok(Session { connection: Arc::new(connection), drivers })
 }

@@ -12,7 +12,7 @@ pub(in super::super) struct MemberListResponse {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct Member {
-    /// 0 if a proxy answers in place of the members.
+    /// The id of the member; 0 if a proxy answers in place of the members.
     #[prost(uint64, tag = "1")]
     pub(in super::super) id: u64,
     #[prost(string, repeated, tag = "3")]
