@@ -12,10 +12,12 @@ use crate::answer::LockRejection;
 use crate::config::Config;
 use crate::{once, router};
 
-/// Extracts a handle of the request's lock, with its key, its remaining time, and whether it is lost. The handle can
-/// extend the lease, release the lock early, and make a guard for work that continues after the answer.
+/// Extracts a handle of the request's lock. The handle has the key and the remaining time of the lock, and reports a
+/// loss. The handle can extend the lease, release the lock early, and make a guard for work that continues after the
+/// answer.
 ///
-/// It dereferences to [`lock_core::LockHandle`]. Under several layers, it is the lock of the innermost layer.
+/// The handle dereferences to [`lock_core::LockHandle`]. Under several layers, it is the handle of the innermost
+/// layer's lock.
 ///
 /// # Errors
 /// A request without a lock is answered with 500, and the log names the route that lacks a
@@ -34,12 +36,12 @@ use crate::{once, router};
 #[derive(Clone, Debug)]
 pub struct LockHandle(lock_core::LockHandle);
 
-/// The reason for which a layer serves a request without a lock, in the extensions of that request.
+/// The reason why a layer serves a request without a lock. The layer adds this value to the extensions of the request.
 #[derive(Clone, Debug)]
 pub(crate) enum Unlocked {
     /// The store did not answer.
     StoreDown(Arc<Config>),
-    /// The layer does not lock such requests.
+    /// The options of the layer exempt the request from the lock.
     Skipped,
 }
 
@@ -48,7 +50,7 @@ impl LockHandle {
         Self(handle)
     }
 
-    /// Returns the handle itself.
+    /// Returns the handle of `lock_core`.
     #[must_use]
     pub fn into_inner(self) -> lock_core::LockHandle {
         self.0
@@ -99,15 +101,15 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for LockHandle {
     }
 }
 
-/// Extracts the fencing token of the request's lock. The protected resource compares tokens, and so
-/// refuses a late write of an earlier owner.
+/// Extracts the fencing token of the request's lock. The protected resource compares tokens, so that it can refuse a
+/// late write of an earlier owner.
 ///
-/// The extractor may ask the store once: see [`LockLayer::fencing`](crate::LockLayer::fencing). It dereferences to the
-/// inner [`lock_core::FencingToken`].
+/// The extractor may send one request to the store: see [`LockLayer::fencing`](crate::LockLayer::fencing). The token
+/// dereferences to [`lock_core::FencingToken`].
 ///
 /// # Errors
 /// The errors of [`LockHandle`] apply. A request is also answered with 503 if its lock is lost or the store does not
-/// answer, and with 500 if the store has no tokens. An `Option<FencingToken>` does not prevent these two answers.
+/// answer, and with 500 if the store has no tokens. With an `Option<FencingToken>`, these two cases are still errors.
 ///
 /// # Examples
 /// ```

@@ -3,24 +3,25 @@
 use http::{Method, StatusCode};
 use http_body::Body;
 
-/// The event that ends the hold of a request's lock.
+/// The event after which the lock of a request is released.
 ///
-/// In each case the layer awaits the release before the answer to the client is complete. So a client that sends its
-/// next request after its answer never finds its own lock. The layer waits for the store for at most a second; then the
-/// release continues in the background. With [`Release::Background`](lock_core::Release::Background) the layer does not
-/// wait: see [`LockLayer::release`](crate::LockLayer::release).
+/// In each case the layer awaits the release before the answer to the client is complete. So a client that waits for
+/// each answer before its next request is never refused because of its own lock. The layer waits for the store for at
+/// most a second. After that time, the release continues in the background. With
+/// [`Release::Background`](lock_core::Release::Background) the layer does not wait: see
+/// [`LockLayer::release`](crate::LockLayer::release).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Hold {
-    /// [`Handler`](Self::Handler) if the exact length of the body is known, such as for JSON. [`Body`](Self::Body) if
-    /// the body is still being produced, such as for a stream. The default.
+    /// The default. Acts as [`Handler`](Self::Handler) if the exact length of the body is known, such as for JSON. Acts
+    /// as [`Body`](Self::Body) if the body is still being produced, such as for a stream.
     #[default]
     Auto,
     /// The lock is held until the handler has returned its response. A body that is streamed afterwards is not
     /// protected.
     Handler,
     /// The lock is held until the body has ended. The last frame is held back until the lock is released. If the lock
-    /// is lost before that, the body ends with an error and the connection is cut.
+    /// is lost earlier, the body ends with an error and the connection is cut.
     ///
     /// If an answer has no body, such as one to HEAD, the lock is released before the head is sent.
     Body,

@@ -1,4 +1,5 @@
-//! Measures how long the requests of a layer use their keys. The `Retry-After` of a refused client depends on this.
+//! Measures how long the requests of a layer use their keys. The `Retry-After` of a refused client depends on this
+//! time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,11 +9,11 @@ use lock_core::clock::{Clock, Moment};
 
 use crate::key_limit::KeyPermit;
 
-/// A key is probably free after this many times the mean: most requests take less, and a request is refused while
-/// another one is half done.
+/// The factor by which the mean is multiplied to get the time after which a key is probably free. Most requests take
+/// less than this time, and on average half of it is over for the holder when another request is refused.
 const TIMES_THE_MEAN: u32 = 3;
 
-/// The weight of the mean so far, against 1 for the last request, so that old requests soon count little.
+/// The weight of the previous mean. The last request has the weight 1, so old requests soon count little.
 const WEIGHT: u64 = 7;
 
 /// The mean of the last requests, in microseconds; 0 before the first one has ended. All services of a layer share it.
@@ -20,7 +21,7 @@ const WEIGHT: u64 = 7;
 pub(crate) struct UseTimes(Arc<AtomicU64>);
 
 impl UseTimes {
-    /// Counts and measures a request that has its lock, until the returned value is dropped.
+    /// Counts the keys of a request that has its lock, and measures its time, until the returned value is dropped.
     pub(crate) fn begin(&self, permit: KeyPermit) -> InUse {
         InUse { times: self.clone(), since: Clock::Tokio.now(), permit }
     }
@@ -41,7 +42,7 @@ impl UseTimes {
     }
 }
 
-/// A request with its lock: its keys are counted, and its time is measured, until this is dropped.
+/// A request with its lock. The keys are counted, and the time is measured, until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct InUse {
     times: UseTimes,

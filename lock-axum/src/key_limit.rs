@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lock_core::key::Key;
 
-/// The keys in use, with the number of requests for each. All services of a layer share it.
+/// The keys in use, with the number of requests for each key. All services of a layer share this value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyLimit(Arc<Mutex<HashMap<Key, usize>>>);
 
@@ -35,7 +35,7 @@ impl KeyLimit {
     }
 }
 
-/// The keys of one request, counted until this is dropped.
+/// The keys of one request, which are counted until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct KeyPermit {
     all: KeyLimit,

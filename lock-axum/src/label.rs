@@ -1,4 +1,4 @@
-//! The label of a request: the purpose of its lock, as text for people.
+//! Makes the label of a request, which describes the purpose of its lock as text for people.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use lock_core::key::KeyTemplate;
 use crate::key::{Registered, Value, path_params};
 use crate::router::Params;
 
-/// The text of a value that the request does not have.
+/// The text that replaces a value that the request does not have.
 const MISSING: &str = "-";
 
 /// The label of the requests of a layer.
@@ -26,7 +26,7 @@ pub(crate) enum Label {
 }
 
 impl Label {
-    /// Reads the label of a layer. `extensions` are the types that `<ext.Name>` stands for.
+    /// Parses the label of a layer. `extensions` are the types that are registered for `<ext.Name>`.
     pub(crate) fn parse(text: Cow<'static, str>, extensions: &Registered) -> Result<Self> {
         if !text.contains('<') {
             return Ok(Self::Fixed(text));
@@ -41,7 +41,8 @@ impl Label {
         })
     }
 
-    /// Returns the label of this request. No request is refused because a value is missing or malformed.
+    /// Returns the label of this request. A missing or malformed value becomes `-`, so that no request is refused
+    /// because of its label.
     pub(crate) async fn render(&self, parts: &mut Parts) -> Cow<'static, str> {
         let (template, values) = match self {
             Self::Fixed(text) => return text.clone(),

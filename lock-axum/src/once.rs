@@ -1,4 +1,4 @@
-//! Remembers which log messages this process has written, for code that has no layer to remember them in.
+//! Remembers which log messages this process has written, for code that has no layer in which it could store them.
 
 use std::collections::HashSet;
 use std::sync::{LazyLock, Mutex, PoisonError};

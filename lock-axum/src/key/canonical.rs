@@ -1,8 +1,8 @@
-//! Converts a value to its canonical spelling, so that one thing has one key. Pure.
+//! Converts a value to its canonical spelling, so that one thing has one key. The functions have no side effects.
 //!
-//! Untyped numbers in another spelling are refused, not normalised. The layer cannot find out whether the handler
-//! parses such a text as a number or uses it as text, such as a postal code. One key for two things is as wrong as two
-//! keys for one thing.
+//! Numbers without a type are refused if they are not in their canonical spelling. They are not normalised, because the
+//! layer cannot find out whether the handler parses the text as a number or uses it as text, such as a postal code. One
+//! key for two things is as wrong as two keys for one thing.
 
 use std::borrow::Cow;
 
@@ -13,18 +13,19 @@ use super::uuid;
 /// The type of a value: the word after the colon in `<id:u64>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// The form without a word: text, except a number or a UUID that is not in its canonical spelling.
+    /// The form of a placeholder without a type. It accepts any text except a number or a UUID that is not in its
+    /// canonical spelling.
     Plain,
-    /// Any text, unchanged.
+    /// The form that accepts any text, unchanged.
     Text,
-    /// Text in lower case.
+    /// The form that converts text to lower case.
     Lower,
     Uuid,
     /// A whole number.
     Number(Number),
 }
 
-/// The reason for which a value is refused, as the end of a sentence that starts with "The path parameter `id`".
+/// The reason why a value is refused: the end of a sentence that starts with, for example, "The path parameter `id`".
 type Refusal = Cow<'static, str>;
 
 macro_rules! numbers {
@@ -106,7 +107,7 @@ impl Form {
     }
 }
 
-/// Checks a path. Each of its segments may be the value of a path parameter, so each is checked like such a value.
+/// Checks a path. Each segment may be the value of a path parameter, so each segment is checked like such a value.
 pub(super) fn of_path(path: Cow<'_, str>) -> Result<Cow<'_, str>, Refusal> {
     match path.split('/').find_map(refusal_of_plain) {
         Some(refusal) => Err(format!("has a segment that {refusal}").into()),
@@ -114,7 +115,8 @@ pub(super) fn of_path(path: Cow<'_, str>) -> Result<Cow<'_, str>, Refusal> {
     }
 }
 
-/// Returns the reason to refuse text without a type: a handler could parse it to the same value as another text.
+/// Returns the reason to refuse text without a type. Text is refused if a handler could parse it to the same value as
+/// another text.
 fn refusal_of_plain(value: &str) -> Option<&'static str> {
     if is_noncanonical_number(value) {
         return Some("is a number with a sign or leading zeros: write it without them");
@@ -123,7 +125,8 @@ fn refusal_of_plain(value: &str) -> Option<&'static str> {
         .then_some("is a UUID in an unusual spelling: write it in lower case with hyphens")
 }
 
-/// Returns whether `value` is a whole number that a handler would parse, but not in its canonical spelling.
+/// Returns whether a handler could parse `value` as a whole number, but `value` is not the canonical spelling of that
+/// number.
 fn is_noncanonical_number(value: &str) -> bool {
     let (sign, digits) = match value.as_bytes() {
         [sign @ (b'+' | b'-'), digits @ ..] => (Some(*sign), digits),
@@ -183,7 +186,7 @@ mod tests {
             ("", "++1", Some("++1")),
             ("", "0a", Some("0a")),
             ("", "67e55044-10b1-426f-9247-bb680e5fe0c8", Some("67e55044-10b1-426f-9247-bb680e5fe0c8")),
-            // Text without hyphens may be a hash.
+            // Thirty-two digits without hyphens may be a hash.
             ("", "67E5504410B1426F9247BB680E5FE0C8", Some("67E5504410B1426F9247BB680E5FE0C8")),
             ("", "67E55044-10b1-426f-9247-bb680e5fe0c8", None),
             ("", "{67e55044-10b1-426f-9247-bb680e5fe0c8}", None),

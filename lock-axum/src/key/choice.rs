@@ -1,4 +1,4 @@
-//! Keys from a function of the program.
+//! Calls a function of the program that chooses the key of a request.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ use lock_core::key::Key;
 use super::no_key::NoKey;
 use crate::router::{self, Params};
 
-/// The choice of a function of [`LockLayer::key_fn`](crate::LockLayer::key_fn) for one request.
+/// The result of a [`LockLayer::key_fn`](crate::LockLayer::key_fn) function for one request.
 #[derive(Clone, Debug)]
 pub enum KeyChoice {
     /// Lock this key. Use a [`KeyBuilder`](lock_core::key::KeyBuilder), which encodes values that come from the client.
@@ -23,7 +23,7 @@ pub enum KeyChoice {
     Reject(Cow<'static, str>),
 }
 
-/// A type that a function of [`LockLayer::key_fn`](crate::LockLayer::key_fn) can return.
+/// A type that a [`LockLayer::key_fn`](crate::LockLayer::key_fn) function can return.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not choose a key",
     label = "the function must return a `KeyChoice`, a `Key`, or a `Result` of a `Key`",
@@ -53,7 +53,7 @@ impl IntoKeyChoice for Result<Key, LockError> {
     }
 }
 
-/// If there is no key, the error is the choice, so that a function can use `?`.
+/// The error is itself a choice, so that a function can return early with `?`.
 impl IntoKeyChoice for Result<Key, KeyChoice> {
     fn into_key_choice(self) -> KeyChoice {
         self.map_or_else(|choice| choice, KeyChoice::Lock)
@@ -66,7 +66,7 @@ impl From<Key> for KeyChoice {
     }
 }
 
-/// An invalid key counts as a mistake of the client: 400.
+/// An invalid key counts as a mistake of the client, and is answered with 400.
 impl From<Result<Key, LockError>> for KeyChoice {
     fn from(key: Result<Key, LockError>) -> Self {
         key.map_or_else(
@@ -85,10 +85,10 @@ impl From<Result<Key, LockError>> for KeyChoice {
 pub struct PathParams<'a>(&'a Params);
 
 impl<'a> PathParams<'a> {
-    /// Returns the decoded text of the parameter `name`. If two parameters have this name, returns that of the inner
-    /// router.
+    /// Returns the decoded text of the parameter `name`. If two parameters have this name, returns the parameter of the
+    /// inner router.
     ///
-    /// A handler that parses a number reads several texts as the same number, such as `1` and `01`. In such a case use
+    /// If the handler parses a number, several texts are the same number, such as `1` and `01`. In this case use
     /// [`parse`](Self::parse).
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'a str> {
@@ -149,7 +149,7 @@ impl Chooser {
     pub(crate) fn key(&self, parts: &Parts, params: Option<&Params>) -> Result<Key, NoKey> {
         let choice = match (&self.choose, params) {
             (Choose::Of(choose), _) => choose(parts),
-            // A request without a route keeps its 404.
+            // A request without a route gets its 404 from the router.
             (Choose::WithPath(_), Some(_)) if router::route(parts).is_none() => {
                 return Err(NoKey::NoRoute);
             }

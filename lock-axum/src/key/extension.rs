@@ -1,4 +1,4 @@
-//! Values that an outer layer has put into the extensions of the request.
+//! Reads values that an outer layer has added to the extensions of the request.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use http::Extensions;
 
 type Read = Arc<dyn Fn(&Extensions) -> Option<String> + Send + Sync>;
 
-/// The types that `<ext.Name>` can stand for, by name.
+/// The types that are registered for `<ext.Name>`, by name.
 #[derive(Clone, Default)]
 pub(crate) struct Registered(BTreeMap<Box<str>, Read>);
 
@@ -47,7 +47,7 @@ pub(super) struct Registration {
 }
 
 impl Registration {
-    /// Returns the value in this request, or the mistake of the program.
+    /// Returns the value in this request. If there is no value, the error describes the mistake in the program.
     pub(super) fn value(&self, extensions: &Extensions) -> Result<String, String> {
         let name = &self.name;
         match (self.read)(extensions) {

@@ -1,4 +1,4 @@
-//! Keys from an axum extractor.
+//! Makes keys from an axum extractor.
 
 use std::fmt::{self, Display};
 use std::future::{Future, poll_fn};
@@ -17,8 +17,8 @@ use lock_core::{LockError, LockErrorKind, Result};
 use super::no_key::NoKey;
 use crate::router;
 
-/// A type that a function of [`LockLayer::key_of`](crate::LockLayer::key_of) can return: one value with [`Display`], or
-/// a tuple of two to four such values, one for each placeholder of the template.
+/// A type that a [`LockLayer::key_of`](crate::LockLayer::key_of) function can return. It is one value with [`Display`],
+/// or a tuple of two to four such values, one for each placeholder of the template.
 ///
 /// `M` distinguishes the two cases; the compiler infers it.
 #[diagnostic::on_unimplemented(
@@ -134,8 +134,8 @@ impl Extracted {
 }
 
 /// Interprets the rejection of the extractor. If a router has found no route for the request, there are no path
-/// parameters to extract, and the request keeps its 404. A rejection for another reason is the answer even without a
-/// route: a fallback must not work unlocked because a client has left out a header.
+/// parameters to extract, and the request keeps its 404. A rejection for another reason is sent to the client even
+/// without a route. Otherwise a client could omit a header, and a fallback handler would run unlocked.
 async fn no_key(parts: &mut Parts, rejection: Response) -> NoKey {
     let has_router = router::params(parts).await.is_ok();
     if !has_router || router::route(parts).is_some() {
@@ -145,10 +145,10 @@ async fn no_key(parts: &mut Parts, rejection: Response) -> NoKey {
     if lacks_route(rejection.status(), &text) { NoKey::NoRoute } else { NoKey::Refused(Box::new(rejection)) }
 }
 
-/// The longest text that is read, in bytes. The texts of axum are shorter.
+/// The longest text of a rejection that is read, in bytes. The texts of axum's rejections are shorter.
 const LONGEST: u64 = 512;
 
-/// Returns the answer together with its text, which is empty if it is long.
+/// Returns the answer together with its text. The text is empty if it is longer than [`LONGEST`].
 async fn with_text(answer: Response) -> (Response, Vec<u8>) {
     if answer.body().size_hint().exact().is_none_or(|length| length > LONGEST) {
         return (answer, Vec::new());
@@ -163,8 +163,8 @@ async fn with_text(answer: Response) -> (Response, Vec<u8>) {
     (Response::from_parts(head, Body::from(text.clone())), text)
 }
 
-/// Returns whether axum's extractors of path parameters and routes answer like this without a route. The layer cannot
-/// see the rejection, because other extractors wrap it.
+/// Returns whether this is the answer of axum's extractors of path parameters and routes to a request without a route.
+/// The text is compared because other extractors wrap the type of the rejection.
 fn lacks_route(status: StatusCode, text: &[u8]) -> bool {
     let beginnings: &[&str] = match status {
         StatusCode::BAD_REQUEST => &["Invalid URL"],

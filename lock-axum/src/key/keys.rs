@@ -1,4 +1,4 @@
-//! The keys of a layer: one, or several at once.
+//! Makes the keys of a layer: one key, or several keys for one request.
 
 use http::request::Parts;
 use lock_core::key::Key;
@@ -13,17 +13,18 @@ use super::source::{KeySource, path_params};
 /// The source of the keys of a layer.
 #[derive(Clone, Debug)]
 pub(crate) enum Keys {
-    /// Set by [`LockLayer::key`](crate::LockLayer::key).
+    /// The template of [`LockLayer::key`](crate::LockLayer::key).
     One(KeySource),
-    /// Set by [`LockLayer::keys`](crate::LockLayer::keys).
+    /// The templates of [`LockLayer::keys`](crate::LockLayer::keys).
     All {
         sources: Box<[KeySource]>,
         /// The templates, separated by commas, for clients and the log.
         templates: Box<str>,
     },
-    /// Set by [`LockLayer::key_fn`](crate::LockLayer::key_fn) or [`LockLayer::key_with`](crate::LockLayer::key_with).
+    /// The function of [`LockLayer::key_fn`](crate::LockLayer::key_fn) or
+    /// [`LockLayer::key_with`](crate::LockLayer::key_with).
     Chosen(Chooser),
-    /// Set by [`LockLayer::key_of`](crate::LockLayer::key_of).
+    /// The extractor of [`LockLayer::key_of`](crate::LockLayer::key_of).
     Extracted(Extracted),
 }
 
@@ -86,7 +87,7 @@ impl Keys {
         }
     }
 
-    /// Returns the largest number of keys that a request has.
+    /// Returns the largest number of keys that one request locks.
     pub(crate) fn count(&self) -> usize {
         match self {
             Self::One(_) | Self::Chosen(_) | Self::Extracted(_) => 1,

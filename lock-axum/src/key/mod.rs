@@ -1,4 +1,5 @@
-//! The keys that a request locks: from templates and the values of the request, from a function or from an extractor.
+//! Makes the keys that a request locks. A key comes from a template and the values of the request, from a function or
+//! from an extractor.
 
 mod canonical;
 mod choice;

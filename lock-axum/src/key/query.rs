@@ -1,11 +1,11 @@
-//! Parameters of the query.
+//! Reads the parameters of a query.
 
 use std::borrow::Cow;
 
 use super::no_key::NoKey;
 use super::uri_path::hex;
 
-/// Returns the parameter `name` of a form-encoded query, in which it must occur once.
+/// Returns the parameter `name` of a form-encoded query. The parameter must occur exactly once.
 pub(super) fn parameter<'a>(name: &str, query: &'a str) -> Result<Cow<'a, str>, NoKey> {
     let invalid = |what: &str| NoKey::Client(format!("The query parameter `{name}` {what}.").into());
     let mut found = None;

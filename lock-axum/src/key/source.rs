@@ -32,18 +32,18 @@ impl KeySource {
         self.template.as_str()
     }
 
-    /// Returns a key that both this template and `other` can give, although their fixed texts differ.
+    /// Returns a key that both this template and `other` can produce, although their fixed texts differ.
     pub(crate) fn clash(&self, other: &Self) -> Option<String> {
         self.template.clash_with_values(&other.template, values_of)
     }
 
-    /// Returns whether the key has a path parameter.
+    /// Returns whether the template has a path parameter.
     pub(crate) fn needs_path(&self) -> bool {
         self.values.iter().any(Value::is_of_path)
     }
 
-    /// Checks that the request has a route, if this template needs one. This is checked before the values of the
-    /// client: a 404 must not become a 400.
+    /// Checks that the request has a route, if this template needs a route. This check comes before the checks of the
+    /// client's values, so that a 404 does not become a 400.
     pub(crate) fn check_route(&self, parts: &Parts, params: Option<&Params>) -> Result<(), NoKey> {
         for value in self.values.iter().filter(|value| value.is_of_route()) {
             value.raw(parts, params)?;
@@ -69,8 +69,8 @@ impl KeySource {
     }
 }
 
-/// Refuses `order:{id}`, `order::id` and `order/:id`, which are written like the path of a route. Each of them would be
-/// one key for all orders.
+/// Refuses templates in the syntax of routes: `order:{id}`, `order::id` and `order/:id`. Each of them would be one key
+/// for all orders.
 fn refuse_other_placeholders(template: &str) -> Result<()> {
     let in_braces = template.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name);
     let is_name = |name: &&str| {
@@ -87,8 +87,8 @@ fn refuse_other_placeholders(template: &str) -> Result<()> {
     Err(LockError::new(LockErrorKind::InvalidKey, detail))
 }
 
-/// Returns the name in `:id`, the syntax of other routers, at the start of the template or of one of its parts.
-/// In `order:id` the colon ends the part before it.
+/// Returns the name `id` if the template, or one of its parts, starts with `:id`, which is the syntax of other routers.
+/// In `order:id` the colon only separates two parts.
 fn after_colon(template: &str) -> Option<&str> {
     let begins =
         |(at, _): &(usize, &str)| matches!(template[..*at].chars().next_back(), None | Some(':' | '/'));

@@ -1,12 +1,12 @@
-//! Converts the path of a URI to its canonical spelling. Pure.
+//! Converts the path of a URI to its canonical spelling.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Returns the path with its percent-encoding decoded, as a router decodes its parameters: `/%61` is `/a`.
+/// Returns the path with its percent-encoding decoded, as a router decodes path parameters. So `/%61` becomes `/a`.
 ///
-/// Bytes that would change the meaning stay encoded, in upper case: a slash, which would separate another segment, the
-/// percent sign itself, and bytes that are not UTF-8.
+/// Three sorts of bytes stay encoded, in upper case, because decoding them would change the meaning: a slash, which
+/// would start another segment; the percent sign itself; and bytes that are not UTF-8.
 pub(super) fn canonical(path: &str) -> Cow<'_, str> {
     if !path.contains('%') {
         return Cow::Borrowed(path);
@@ -26,7 +26,7 @@ pub(super) fn canonical(path: &str) -> Cow<'_, str> {
                         bytes.push(byte);
                         rest = behind;
                     }
-                    // A percent sign that encodes nothing stands for itself.
+                    // A percent sign without two hexadecimal digits stands for itself.
                     None => bytes.extend(b"%25"),
                 }
             }

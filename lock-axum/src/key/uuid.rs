@@ -1,4 +1,4 @@
-//! Converts UUIDs to the spelling that RFC 9562 prefers. Pure.
+//! Converts UUIDs to the spelling that RFC 9562 prefers.
 
 /// The number of hexadecimal digits of a UUID.
 const DIGITS: usize = 32;
@@ -8,7 +8,7 @@ const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
 /// Returns `value` in lower case and with hyphens, or `None` if it is not a UUID.
 ///
-/// Accepts every spelling that common parsers accept: upper case, without hyphens, in braces, after `urn:uuid:`.
+/// Accepts every spelling that common parsers accept: in upper case, without hyphens, in braces, and after `urn:uuid:`.
 pub(super) fn canonical(value: &str) -> Option<String> {
     let value = without_urn(value);
     let value = value.strip_prefix('{').map_or(Some(value), |rest| rest.strip_suffix('}'))?;
@@ -83,7 +83,7 @@ mod tests {
             "urn:uuid:",
             "uuid:67e55044-10b1-426f-9247-bb680e5fe0c8",
             " 67e5504410b1426f9247bb680e5fe0c8",
-            // As many bytes as a UUID, in other letters.
+            // These texts have as many bytes as a UUID, but contain other letters.
             "67e55044-10b1-426f-9247-bb680e5fe0\u{e9}",
             "\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}",
         ] {

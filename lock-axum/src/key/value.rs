@@ -32,8 +32,8 @@ enum Origin {
     Extension(Registration),
 }
 
-/// The longest header that can be a part of a key. This is long enough for an identifier, and too short for most
-/// tokens, which should not be part of a key by mistake.
+/// The longest header that can be a part of a key, in bytes. The limit allows identifiers, and refuses most tokens,
+/// which should not become part of a key by mistake.
 const LONGEST_HEADER: usize = 255;
 
 /// Returns the characters that the values of the placeholder `name` consist of.
@@ -42,7 +42,7 @@ pub(super) fn values_of(name: &str) -> Values {
     form.and_then(Form::parse).map_or(Values::Text, Form::values)
 }
 
-/// Splits `id:u64` at its colon.
+/// Splits a placeholder such as `id:u64` at its last colon.
 fn split(name: &str) -> (&str, Option<&str>) {
     name.rsplit_once(':').map_or((name, None), |(name, word)| (name, Some(word)))
 }
@@ -87,12 +87,12 @@ impl Value {
         matches!(self.origin, Origin::Path(_))
     }
 
-    /// Returns whether the value needs a route.
+    /// Returns whether the value exists only if the request has a route.
     pub(super) fn is_of_route(&self) -> bool {
         matches!(self.origin, Origin::Path(_) | Origin::Route)
     }
 
-    /// Returns the value in this request, in its canonical spelling and without encoding.
+    /// Returns the value in this request, in its canonical spelling. The value is not yet encoded for the key.
     pub(super) fn canonical_in<'a>(
         &self,
         parts: &'a Parts,
@@ -115,7 +115,7 @@ impl Value {
     pub(crate) fn shown<'a>(&self, parts: &'a Parts, params: Option<&'a Params>) -> Option<Cow<'a, str>> {
         match &self.origin {
             Origin::Path(_) if params.is_none() => None,
-            // Unlike a label, a key must name one thing, so it refuses long and repeated headers.
+            // Only a key refuses long and repeated headers, because a key must name one thing. A label shows them.
             Origin::Header(name) => {
                 let text = parts.headers.get(name)?.to_str().ok()?;
                 (!text.is_empty()).then_some(Cow::Borrowed(text))
@@ -124,7 +124,7 @@ impl Value {
         }
     }
 
-    /// Returns the value as the request contains it.
+    /// Returns the value before it is converted to its canonical spelling.
     pub(super) fn raw<'a>(
         &self,
         parts: &'a Parts,
@@ -147,7 +147,7 @@ impl Value {
     }
 }
 
-/// Returns an error for the unknown `word` in `<place:word>`, with what to write instead.
+/// Returns an error for the unknown `word` in `<place:word>`. The error says what to write instead.
 fn unknown(place: &str, word: &str) -> String {
     if ["header", "query", "uri", "ext"].contains(&place) {
         return format!("`{word}` is not a type; did you mean `<{place}.{word}>`?");
@@ -193,7 +193,7 @@ impl Origin {
     }
 }
 
-/// Writes the name of the part of the request, as a client knows it.
+/// Writes the name of this part of the request, in the words of a client.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -240,7 +240,7 @@ fn header<'a>(name: &HeaderName, parts: &'a Parts) -> Result<&'a str, NoKey> {
     match value.to_str() {
         Ok("") => invalid("is empty"),
         Ok(value) if value.len() > LONGEST_HEADER => invalid("is longer than 255 characters"),
-        // `to_str` accepts a tab.
+        // `to_str` accepts a tab, but a key does not.
         Ok(value) if !value.contains('\t') => Ok(value),
         Ok(_) | Err(_) => invalid("has characters that are not visible ASCII"),
     }
