@@ -1,4 +1,4 @@
-//! The answers of a layer to requests that it does not serve.
+//! Makes the answers of a layer to requests that it does not serve.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::grpc;
 use super::outcome::Outcome;
 use super::rejection::LockRejection;
 
-/// A function of the program that makes the answer.
+/// The function that the program has set to make the answers.
 type Respond = Arc<dyn Fn(&LockRejection, &Parts) -> Response + Send + Sync>;
 
 /// The form of the answers, and the statuses that the program chose. By default, answers are `application/problem+json`
@@ -20,7 +20,7 @@ type Respond = Arc<dyn Fn(&LockRejection, &Parts) -> Response + Send + Sync>;
 pub(crate) struct Answers {
     is_grpc: bool,
     respond: Option<Respond>,
-    /// The last entry of an outcome counts.
+    /// The statuses that the program chose. If an outcome has several entries, the last entry applies.
     statuses: Vec<(Outcome, StatusCode)>,
 }
 
@@ -46,7 +46,7 @@ impl Answers {
         self.is_grpc
     }
 
-    /// Refuses answers that no client could understand, and options that exclude each other.
+    /// Refuses answers that no client could understand, and options that contradict each other.
     pub(crate) fn check(&self) -> Result<(), String> {
         if let Some((outcome, status)) =
             self.statuses.iter().find(|(_, status)| !status.is_client_error() && !status.is_server_error())
@@ -67,7 +67,7 @@ impl Answers {
         }
     }
 
-    /// Returns the answer. `request` is present if the answers [need it](Self::need_request).
+    /// Returns the answer. `request` must be present if the answers [need it](Self::need_request).
     pub(crate) fn response(&self, rejection: LockRejection, request: Option<&Parts>) -> Response {
         let outcome = rejection.outcome();
         let status = self.statuses.iter().rev().find(|(of, _)| *of == outcome).map(|(_, status)| *status);

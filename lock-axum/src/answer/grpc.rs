@@ -1,7 +1,8 @@
-//! Answers for gRPC clients: no body, and the status in the head ("Trailers-Only").
+//! Makes answers for gRPC clients. Such an answer has no body, and has the status in its head ("Trailers-Only").
 //!
 //! [gRPC over HTTP2](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md) specifies these answers, and
-//! [A6](https://github.com/grpc/proposal/blob/master/A6-client-retries.md) the pushback.
+//! [A6](https://github.com/grpc/proposal/blob/master/A6-client-retries.md) specifies the retry delay, which is named
+//! pushback.
 
 use std::fmt::Write;
 

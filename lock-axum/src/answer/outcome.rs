@@ -1,35 +1,35 @@
-//! Lists the reasons for which a request is not served, and the answer to each.
+//! Lists the reasons why a request is not served, and the answer for each reason.
 
 use http::StatusCode;
 use lock_core::LockErrorKind;
 
-/// The reason for which a request was not served.
+/// The reason why a request was not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Another request holds the key: it is still running, or its `min_hold` is not over. 409.
+    /// Another request holds the key, because it is still running or its `min_hold` is not over. The status is 409.
     Contended,
-    /// Another request held the key until the wait was over. 409.
+    /// Another request held the key until the wait was over. The status is 409.
     TimedOut,
-    /// Too many requests wait, or too many keys are locked at once. 503.
+    /// Too many requests wait, or too many keys are locked at once. The status is 503.
     Overloaded,
-    /// The lock store does not answer. 503.
+    /// The lock store does not answer. The status is 503.
     StoreUnavailable,
-    /// The lock was lost while the handler ran. 503.
+    /// The lock was lost while the handler ran. The status is 503.
     Lost,
-    /// A part of the key is missing or invalid. 400.
+    /// A part of the key is missing or invalid. The status is 400.
     KeyInvalid,
-    /// The body is longer than [`after_body`](crate::LockLayer::after_body) allows. 413.
+    /// The body is longer than [`after_body`](crate::LockLayer::after_body) allows. The status is 413.
     BodyTooLarge,
-    /// The body, which [`after_body`](crate::LockLayer::after_body) waits for, ended early. 400.
+    /// The body ended early, while [`after_body`](crate::LockLayer::after_body) waited for it. The status is 400.
     BodyIncomplete,
-    /// The manager is shutting down. 503.
+    /// The manager is shutting down. The status is 503.
     ShuttingDown,
-    /// The layer is misconfigured. 500.
+    /// The layer is misconfigured. The status is 500.
     Misconfigured,
 }
 
-/// The answer to one outcome.
+/// The texts and codes of the answer for one outcome.
 #[derive(Debug)]
 pub(super) struct Text {
     pub(super) kind: &'static str,

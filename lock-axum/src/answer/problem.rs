@@ -1,4 +1,4 @@
-//! The headers and the document of an answer: `application/problem+json` (RFC 9457).
+//! Makes the headers and the document of an answer: `application/problem+json` (RFC 9457).
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -32,8 +32,8 @@ impl Problem {
         self.detail.as_deref().unwrap_or(self.outcome.text().detail)
     }
 
-    /// Returns the time after which the client may retry, with up to a quarter added at random, so that clients that
-    /// were refused together do not retry together.
+    /// Returns the time after which the client may retry. Up to a quarter is added at random, so that clients that were
+    /// refused together do not retry together.
     pub(super) fn told_retry_after(&self) -> Option<Duration> {
         self.retry_after.map(|after| after + (after / 4).mul_f64(self.jitter))
     }
@@ -74,8 +74,9 @@ impl Problem {
     }
 }
 
-/// Returns `after` in whole seconds for `Retry-After`: rounded up, so that no client retries too early, and at least 1.
-/// `jitter` (0 to 1) adds up to a quarter, or up to a second if that is more: rounding would hide a smaller addition.
+/// Returns `after` in whole seconds for `Retry-After`, at least 1. The time is rounded up, so that no client retries
+/// too early. `jitter` (0 to 1) adds up to a quarter, or up to a second if that is more, because rounding would hide a
+/// smaller addition.
 fn seconds(after: Duration, jitter: f64) -> u64 {
     let after = after + (after / 4).max(Duration::from_secs(1)).mul_f64(jitter);
     let up = u64::from(after.subsec_nanos() > 0);

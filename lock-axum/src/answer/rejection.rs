@@ -1,4 +1,4 @@
-//! The public answer to a request that was not served.
+//! Defines the public type of the answer to a request that was not served.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,14 +13,14 @@ use super::outcome::Outcome;
 use super::problem::{LONGEST, Problem};
 use crate::once;
 
-/// The retry hint if it is unknown when the lock will be free.
+/// The retry hint that is used if the time until the lock is free is unknown.
 pub(crate) const UNKNOWN: Duration = Duration::from_secs(1);
 
-/// The reason for which a request was not served, as a response: a status, headers and a problem document without
-/// secrets.
+/// The reason why a request was not served. It converts into a response with a status, headers and a problem document
+/// without secrets.
 ///
-/// The document never contains the key, the name of the store or the holder of the lock; the log does. The client gets
-/// this response unless [`LockLayer::respond_with`](crate::LockLayer::respond_with) or
+/// The document never contains the key, the name of the store or the holder of the lock. These are in the log. The
+/// client gets this response unless [`LockLayer::respond_with`](crate::LockLayer::respond_with) or
 /// [`LockLayer::grpc`](crate::LockLayer::grpc) replaces it.
 #[derive(Clone, Debug)]
 pub struct LockRejection(Box<Problem>);
@@ -48,11 +48,11 @@ impl LockRejection {
             problem.waited = error.waited();
         }
         let shutting_down = error.kind() == LockErrorKind::ShuttingDown;
-        // A lost lock is not temporary in this sense: the effects of the handler are unknown.
+        // After a loss, no retry is proposed, because the effects of the handler are unknown.
         if error.is_temporary() || shutting_down {
             problem.retry_after = Some(error.retry_after().unwrap_or(UNKNOWN).min(LONGEST));
         }
-        // HTTP/2 has no such header: its servers announce the end of a connection with a GOAWAY frame.
+        // HTTP/2 has no `Connection` header. Its servers announce the end of a connection with a GOAWAY frame.
         problem.close = shutting_down && version <= Version::HTTP_11;
         rejection
     }
@@ -77,14 +77,15 @@ impl LockRejection {
         rejection
     }
 
-    /// Returns the answer if the handler needs a lock, but ran without one because the store does not answer.
+    /// Returns the answer for a handler that needs a lock, but runs without a lock because the store does not answer.
     pub(crate) fn store_unavailable() -> Self {
         let mut rejection = Self::new(Outcome::StoreUnavailable);
         rejection.0.retry_after = Some(UNKNOWN);
         rejection
     }
 
-    /// Returns the answer if requests of this layer lock so many keys that a further key is refused.
+    /// Returns the answer to a request whose key is refused, because the requests of this layer already lock too many
+    /// keys.
     pub(crate) fn too_many_keys(template: &str) -> Self {
         let mut rejection = Self::new(Outcome::Overloaded);
         rejection.0.detail = Some("Too many requests are being served.".into());
@@ -128,15 +129,15 @@ impl LockRejection {
         self.0.lock.as_deref()
     }
 
-    /// Returns the time after which another try makes sense, at most 30 s. This time is a hint. `Retry-After` has it in
-    /// whole seconds, with a random part (up to a quarter, or a second if that is more), so that clients that were
-    /// refused together do not retry together.
+    /// Returns the time after which a retry makes sense, at most 30 s. This time is a hint. `Retry-After` has the time
+    /// in whole seconds. It includes a random part (up to a quarter, or a second if that is more), so that clients that
+    /// were refused together do not retry together.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
     }
 
-    /// Returns [`retry_after`](Self::retry_after) with the random part for the client.
+    /// Returns [`retry_after`](Self::retry_after) plus the random part.
     pub(super) fn told_retry_after(&self) -> Option<Duration> {
         self.0.told_retry_after()
     }
@@ -147,7 +148,7 @@ impl LockRejection {
         self.0.waited
     }
 
-    /// Returns the answer, for the program to change: status, headers and document.
+    /// Returns the answer with its status, headers and document. The program can change it.
     #[must_use]
     pub fn to_response(&self) -> Response {
         let mut response = Response::new(Body::from(self.0.document()));
@@ -157,10 +158,10 @@ impl LockRejection {
     }
 }
 
-/// Converts the error of a lock that a handler acquires itself into the answer that the layer would give. A function
-/// under `#[distributed_lock]` can return `Result<_, LockRejection>`.
+/// Converts an error into the answer that the layer would send. Use this in a handler that acquires a lock itself. A
+/// function under `#[distributed_lock]` can return `Result<_, LockRejection>`.
 ///
-/// The answer names no template and has the status of the table, even if a layer has options for it. If another holder
+/// The answer names no template, and has the status of the table, even if a layer sets other options. If another holder
 /// has the key, `Retry-After` is 1 s, or the rest of the holder's lease if that is shorter.
 ///
 /// # Examples
@@ -184,12 +185,13 @@ impl LockRejection {
 /// ```
 impl From<LockError> for LockRejection {
     fn from(error: LockError) -> Self {
-        // The version of HTTP is unknown here. A server of HTTP/1 that ends closes its connections in any case.
+        // The version of HTTP is unknown here, so `Connection: close` is omitted. An HTTP/1 server that shuts down
+        // closes its connections anyway.
         let mut rejection = Self::of_error(&error, None, Version::HTTP_2);
         if matches!(rejection.outcome(), Outcome::Contended | Outcome::TimedOut | Outcome::Overloaded)
             && !error.is_kept()
         {
-            // The duration of such a handler is not known, and the rest of the lease does not show it.
+            // The time until the holder releases the lock is unknown. A renewed lease does not show this time.
             let rest = error.retry_after().unwrap_or(UNKNOWN);
             rejection = rejection.with_retry_after(rest.min(UNKNOWN));
         }

@@ -1,4 +1,4 @@
-//! A layer without contradictions, and the lock request that it makes.
+//! Checks the options of a layer, and makes lock requests from them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) struct Config {
     keys: Keys,
     options: Options,
     label: Option<Label>,
-    /// The strategy for a layer without a strategy of its own or of its profile.
+    /// The strategy that applies if neither the layer nor its profile has a strategy.
     usual: Arc<dyn Strategy>,
 }
 
@@ -44,20 +44,21 @@ impl Config {
         Ok(config)
     }
 
-    /// Makes a sample request. It checks the options that requests have too, the profile, and the store's features.
+    /// Checks a sample request: the options that a lock request also has, the profile, and the features of the store.
     fn check_sample(&self) -> Result<()> {
         let keys = self.keys();
         let sample = if let Keys::All { .. } = keys {
             // The sample has as many keys as a real request, because the manager limits their number.
             Rendered::All((0..keys.count()).map(|i| Key::new(&i.to_string())).collect::<Result<_>>()?)
         } else {
-            // The key is the template, so that the error names it. A template may be longer than any real key.
+            // The key is the template, so that the error names the template. A template may be too long for a key.
             Rendered::One(Key::new(keys.template()).or_else(|_| Key::new("sample"))?)
         };
         self.request(sample, None).check()
     }
 
-    /// Returns the shortest time for which a key stays locked: the layer's `min_hold`, else its profile's.
+    /// Returns the shortest time for which a key stays locked. This is the `min_hold` of the layer, else of its
+    /// profile, else 0.
     pub(crate) fn min_hold(&self) -> Duration {
         let options = self.options();
         let of_profile = || {
@@ -93,7 +94,7 @@ impl Config {
         let mut request = request.template(self.keys().template().to_owned()).options(&options.own);
         request = match &options.strategy {
             Some(strategy) => request.strategy(Arc::clone(strategy)),
-            // Each request looks up its profile, because a manager can reload profiles.
+            // Each request reads its profile again, because a manager can reload profiles.
             None => request.usual_strategy(Arc::clone(&self.usual)),
         };
         if let Some(wait) = options.wait {

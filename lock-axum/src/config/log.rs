@@ -1,4 +1,4 @@
-//! Logs messages of a layer, and remembers which of them were logged already.
+//! Logs the messages of a layer, and remembers which messages were logged.
 
 use std::fmt;
 use std::mem;
@@ -9,8 +9,8 @@ use std::time::Duration;
 use http::StatusCode;
 use lock_core::clock::Moment;
 
-/// The log messages that one layer has written. All services of the layer share this value, because a router without
-/// its state may mount a layer once for each request.
+/// The log messages that one layer has written. All services of the layer share this value, because a router may mount
+/// the layer again for each request.
 #[derive(Debug, Default)]
 pub(crate) struct Logged {
     misconfigured: Mutex<Vec<String>>,
@@ -22,8 +22,8 @@ pub(crate) struct Logged {
 const MAX_MISTAKES: usize = 16;
 
 impl Logged {
-    /// Logs a mistake in the program. The first occurrence of each text is an error, because it is the same for every
-    /// request; repetitions, and texts beyond the first few, are debug messages.
+    /// Logs a mistake in the program. Such a mistake is the same for every request, so only the first occurrence of
+    /// each text is logged as an error. Repetitions, and texts beyond [`MAX_MISTAKES`], are debug messages.
     pub(super) fn misconfigured(&self, template: &str, text: &dyn fmt::Display) {
         let text = text.to_string();
         let is_new = {
@@ -41,7 +41,7 @@ impl Logged {
         }
     }
 
-    /// Logs once that a request was served without a lock. The router had found no route for it.
+    /// Logs once that a request was served without a lock because the router found no route.
     pub(super) fn no_route(&self, template: &str, status: StatusCode) {
         if !self.no_route.swap(true, Ordering::Relaxed) {
             tracing::warn!(

@@ -24,7 +24,7 @@ impl Methods {
     }
 }
 
-/// Returns the method whose handler serves `method`: a router sends HEAD to the handler of GET.
+/// Returns the method whose handler serves `method`. A router sends a HEAD request to the handler of GET.
 fn served_by(method: &Method) -> &Method {
     if method == Method::HEAD { &Method::GET } else { method }
 }

@@ -1,7 +1,7 @@
-//! The checked configuration of a layer, and the layer's answers without a lock.
+//! The checked configuration of a layer, and the answers to requests that get no lock.
 //!
-//! A layer with options that contradict each other can still be mounted, and never panics: axum mounts the layers of a
-//! method router when the router gets its state, which may happen for each connection, in the accept loop.
+//! A layer with options that contradict each other can still be mounted, and never panics. axum mounts the layers of a
+//! method router when the router gets its state. This may happen in the accept loop, for each connection.
 //! `LockLayer::check` finds such a contradiction at start-up. Without `check`, it becomes a 500 for each request and
 //! one line in the log. The type of the layer does not enforce the check, because a correct layer should compile
 //! without it.

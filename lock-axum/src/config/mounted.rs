@@ -16,7 +16,7 @@ pub(crate) enum Mounted {
 }
 
 impl Mounted {
-    /// Checks the layer. Never panics: a router may mount a layer when it gets its state, once for each connection.
+    /// Checks the layer. Never panics, because a router may mount a layer while it accepts a connection.
     pub(crate) fn new(keys: &Keys, options: &Options) -> Self {
         let error = match Config::new(keys.clone(), options.clone()) {
             Ok(config) => return Self::Valid(Arc::new(config)),

@@ -22,7 +22,7 @@ use crate::key_limit::KeyLimit;
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) manager: LockManager,
-    /// The options that each request passes on unchanged.
+    /// The options of the lock, which the layer copies to each lock request.
     pub(crate) own: Profile,
     pub(crate) kind: Option<Kind>,
     pub(crate) strategy: Option<Arc<dyn Strategy>>,
@@ -40,17 +40,17 @@ pub(crate) struct Options {
     pub(crate) after_body: Option<usize>,
     pub(crate) max_keys: usize,
     pub(crate) key_limit: KeyLimit,
-    /// How long requests use the key of the layer.
+    /// The measured times for which requests use their keys.
     pub(crate) use_times: UseTimes,
-    /// The `Retry-After` of a refused client. `None` computes it from the duration of requests.
+    /// The `Retry-After` of a refused client. If `None`, it is computed from the duration of requests.
     pub(crate) retry_after: Option<Duration>,
     pub(crate) answers: Answers,
     pub(crate) logged: Arc<Logged>,
-    /// The types that `<ext.Name>` stands for.
+    /// The types that are registered for `<ext.Name>`.
     pub(crate) extensions: Registered,
 }
 
-/// The default of `max_keys`: more than the requests that a process usually serves at once.
+/// The default of `max_keys`. A process usually serves fewer requests at once.
 const MAX_KEYS: usize = 10_000;
 
 impl Options {

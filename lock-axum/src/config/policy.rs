@@ -1,4 +1,4 @@
-//! Defines how a layer treats a request in case of a failure.
+//! Defines how a layer treats a request after a failure.
 
 /// The treatment of a handler when its client disconnects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -8,13 +8,13 @@ pub enum OnDisconnect {
     /// The default.
     #[default]
     Cancel,
-    /// The handler runs to its end in its own task, which holds the lock until then. A request that still waits for its
-    /// lock is dropped anyway.
+    /// The handler runs to its end in its own task, which holds the lock until then. But a request that still waits for
+    /// its lock is dropped.
     ///
     /// Neither a timeout nor the loss of an outer layer's lock stops the handler. If there are several lock layers, set
-    /// this option on the outermost. The loss of this layer's lock stops the handler: see
-    /// [`on_lost`](crate::LockLayer::on_lost). The task has no task-local values of other crates, and no part of the
-    /// body that the client had not sent. A server that shuts down does not wait for the task, but
+    /// this option on the outermost layer. The loss of this layer's lock stops the handler: see
+    /// [`on_lost`](crate::LockLayer::on_lost). The task has no task-local values of other crates. It cannot read the
+    /// part of the body that the client has not sent. A server that shuts down does not wait for the task, but
     /// [`LockManager::shutdown`](lock_core::LockManager::shutdown) does, up to its grace period.
     Finish,
 }
@@ -26,25 +26,25 @@ pub enum OnStoreError {
     /// The request is refused with 503. The default.
     #[default]
     Reject,
-    /// The request is served **without a lock**, even if others run at the same time. Use this for work for which a
-    /// rare double execution costs less than an outage. A metric counts such requests, and the log reports them. Each
-    /// request asks the store first, and starts when that call has failed: on Redis after up to the `timeout` of the
-    /// URL, 500 ms.
+    /// The request is served **without a lock**, even if other requests for the key run at the same time. Use this if a
+    /// rare double execution of the work costs less than an outage. A metric counts such requests, and the log reports
+    /// them. The layer first calls the store for each request. The handler starts when that call has failed: on Redis
+    /// after up to the `timeout` of the URL, 500 ms.
     RunUnlocked,
 }
 
-/// The treatment of a request for which the router found no route, if the key needs a route: for a path parameter or
-/// `<route>`.
+/// The treatment of a request for which the router found no route. This matters only if the key needs a route, because
+/// it has a path parameter or `<route>`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnNoRoute {
-    /// A request that the router passes on to a service with its own routes, by
-    /// [`nest_service`](axum::Router::nest_service), is answered with 500, and the log reports it once, because only
-    /// the inner service has the values for its key. Any other request is served as with [`Serve`](Self::Serve), so
-    /// that a 404 remains a 404. The default.
+    /// The default. If the router passes the request on to a service with its own routes, by
+    /// [`nest_service`](axum::Router::nest_service), the answer is 500, and the log reports it once. Only the inner
+    /// service has the values for the key. Any other request is served as with [`Serve`](Self::Serve), so that a 404
+    /// remains a 404.
     #[default]
     RefuseNested,
-    /// The request is served **without a lock**. If the answer is anything but 404, the log reports it once.
+    /// The request is served **without a lock**. If the answer is not a 404, the log reports it once.
     Serve,
     /// The request is answered with 500, and the log reports it once. No request runs without the lock, and a 404
     /// becomes a 500.

@@ -1,4 +1,4 @@
-//! Answers and log messages of a mounted layer for a request that does not run under its lock.
+//! Makes the answers and log messages of a mounted layer for requests that do not run under a lock.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,7 +16,8 @@ use crate::key::NoKey;
 use crate::router;
 
 impl Config {
-    /// Returns whether the request is served although its lock failed with `error`. If so, counts and logs the request.
+    /// Returns whether the request is served although its lock failed with `error`. A request that is served is also
+    /// counted and logged.
     pub(crate) fn runs_unlocked(&self, error: &LockError) -> bool {
         let options = self.options();
         if options.on_store_error != OnStoreError::RunUnlocked || !error.is_unavailable() {
@@ -28,7 +29,7 @@ impl Config {
         true
     }
 
-    /// Returns the answer to a request that is not served. `head` is present if the answers need it.
+    /// Returns the answer to a request that is not served. `head` must be present if the answers need it.
     pub(crate) fn answer(&self, rejection: LockRejection, head: Option<&Parts>) -> Response {
         self.options().answers.response(rejection, head)
     }
@@ -44,7 +45,7 @@ impl Config {
             _ if rejection.outcome() == Outcome::Misconfigured => {
                 self.misconfigured(&manager.redacted(error));
             }
-            // The lock has logged its loss, and a shutdown needs no message.
+            // The lock itself has logged its loss. A shutdown needs no message.
             LockErrorKind::Lost | LockErrorKind::ShuttingDown => {}
             _ => {
                 if let Some(left_out) = manager.admit_refusal(template) {
@@ -56,13 +57,13 @@ impl Config {
         self.answer(rejection, head)
     }
 
-    /// Returns the `Retry-After` of a client that found the key held: the layer's option, else the usual duration of
-    /// requests, but at most the rest of the lease.
+    /// Returns the `Retry-After` of a client that found the key held. This is the option of the layer. Without the
+    /// option, it is estimated from the duration of requests, and is at most the rest of the lease.
     fn retry_after(&self, error: &LockError) -> Duration {
         let options = self.options();
         options.retry_after.unwrap_or_else(|| {
             let probably = options.use_times.probably_free_after().unwrap_or(UNKNOWN);
-            // A key is kept for its `min_hold`, however short the request was.
+            // A key stays locked for its `min_hold`, even after a short request.
             let probably = probably.max(self.min_hold());
             error.retry_after().map_or(probably, |rest| rest.min(probably))
         })
@@ -109,8 +110,8 @@ impl Config {
         }
     }
 
-    /// Logs a request that was served without a lock because it has no route, unless its answer was "not found": work
-    /// that the service does for such requests is not protected.
+    /// Logs that a request without a route was served without a lock. A 404 is expected, and is not logged. Any other
+    /// answer may come from work that ran without its lock.
     pub(crate) fn served_without_route(&self, status: StatusCode) {
         if status != StatusCode::NOT_FOUND {
             self.options().logged.no_route(self.keys().template(), status);

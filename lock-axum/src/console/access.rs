@@ -19,20 +19,20 @@ use super::problem::Problem;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// A header that a page of another origin cannot send, unless this server allows it.
+/// The header that an action needs. A page of another origin can send it only if this server allows that origin.
 const FROM_THE_PAGE: HeaderName = HeaderName::from_static("x-lock-console");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// A function of the program that checks the head of a request.
+/// A function of the program that decides from the head of a request.
 type Check<T> = Arc<dyn Fn(&Parts) -> T + Send + Sync>;
 
-/// The people who may look at a [`Console`](super::Console). They see keys, labels, hosts and process ids.
+/// The people who may view a [`Console`](super::Console). They see keys, labels, hosts and process ids.
 #[derive(Clone)]
 pub struct Viewers(Option<Check<bool>>);
 
 impl Viewers {
     /// Admits everyone who can reach the console. Use this for a router behind the login of your service. On a port
-    /// without a login, use [`only`](Self::only) and check the host as in its example.
+    /// without a login, use [`only`](Self::only), and check the host as its example shows.
     #[must_use]
     pub fn everyone() -> Self {
         Self(None)
@@ -43,8 +43,8 @@ impl Viewers {
     /// if `may_look` panics.
     ///
     /// # Examples
-    /// The check is for a port that only one machine reaches. Without it, an attacker could point a host name at
-    /// `127.0.0.1`, and a page under that name could use the console in the browser of a person at that machine.
+    /// This check is for a port that only one machine can reach. Without the check, an attacker could point a host name
+    /// at `127.0.0.1`. A page under that name could then use the console in the browser of a person at that machine.
     /// ```
     /// use lock_axum::console::Viewers;
     ///
@@ -73,7 +73,7 @@ impl fmt::Debug for Viewers {
     }
 }
 
-/// The people who may act.
+/// The people who may release locks by force.
 pub(super) struct Operators(Option<Check<Option<String>>>);
 
 impl Operators {
@@ -85,7 +85,7 @@ impl Operators {
         Self(Some(Arc::new(operator)))
     }
 
-    /// Returns the name of the person who sent a request, or `None` if that person may not act.
+    /// Returns the name of the person who sent a request. Returns `None` if that person may not act.
     pub(super) fn name(&self, request: &Parts) -> Result<Option<String>, Problem> {
         self.0.as_ref().map_or(Ok(None), |operator| ask(operator, request))
     }
@@ -107,7 +107,7 @@ impl fmt::Debug for Operators {
     }
 }
 
-/// Calls a function of the program. A panic must neither admit anyone nor end the connection without an answer.
+/// Calls a function of the program. If the function panics, nobody is admitted, and the client still gets an answer.
 fn ask<T>(check: &Check<T>, request: &Parts) -> Result<T, Problem> {
     catch_unwind(AssertUnwindSafe(|| check(request))).map_err(|_| {
         tracing::error!("the function that decides who may use the console of the locks has panicked");
@@ -115,8 +115,9 @@ fn ask<T>(check: &Check<T>, request: &Parts) -> Result<T, Problem> {
     })
 }
 
-/// Returns the sign that a request for an action may come from a page of another origin, if there is one. Without a
-/// preflight, such a page can send neither a JSON body nor this header, and the console refuses preflights.
+/// Returns the reason to suspect that a request for an action comes from a page of another origin, if there is such a
+/// reason. Without a preflight, such a page can send neither a JSON body nor the [`FROM_THE_PAGE`] header, and the
+/// console refuses preflights.
 fn flaw(headers: &HeaderMap) -> Option<&'static str> {
     if !is_from_the_page(headers) {
         return Some(NO_HEADER);
@@ -148,7 +149,8 @@ fn is_foreign(headers: &HeaderMap) -> bool {
 /// Refuses people who are not viewers, and sends the browser the policy of the page.
 pub(super) async fn guard(State(viewers): State<Viewers>, request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
-    // Other sites may link to the page, but their pages must not make the store list its locks.
+    // Other sites may link to the page. But their pages must not load the data, which would make the store list its
+    // locks.
     let is_data = head.uri.path().starts_with("/api/");
     let mut response = match viewers.admit(&head) {
         Ok(()) if is_data && is_foreign(&head.headers) => Problem::forbidden(FOREIGN).into_response(),

@@ -60,13 +60,13 @@ pub(super) async fn events(State(served): State<Arc<Served>>, head: Parts) -> Re
     stream::open(served, query, read_only)
 }
 
-/// Answers with the problems that endanger the locks.
+/// Answers with the findings of the doctor: problems that endanger the locks.
 pub(super) async fn doctor(State(served): State<Arc<Served>>, head: Parts) -> Result<Response, Problem> {
     check_origin(&head.headers)?;
     served.doctor().await
 }
 
-/// Takes a lock from its holder.
+/// Releases a lock by force, which takes it from its holder.
 pub(super) async fn force_release(
     State(served): State<Arc<Served>>,
     request: Request,
@@ -76,17 +76,18 @@ pub(super) async fn force_release(
     take(&served, &operator, body).await.inspect_err(|problem| log(Some(&operator), problem))
 }
 
-/// Logs a forced release that has failed. The texts are quoted: a text with a line break must not look like two lines.
+/// Logs a forced release that has failed. The texts are quoted, so that a text with a line break does not look like two
+/// lines.
 fn log(operator: Option<&str>, problem: &Problem) {
     tracing::warn!(?operator, why = ?problem.detail, "a release by force from the console has failed");
 }
 
 async fn take(served: &Served, operator: &str, body: Body) -> Result<Response, Problem> {
     let (key, id, reason) = ForceRelease::read(body).await?.check()?;
-    // The name comes first and is quoted, so that no reason can look like the reason of another person.
+    // The name comes first and is quoted, so that nobody can write a reason that seems to be from another person.
     let reason = format!("by {operator:?} from the console: {reason}");
     let locks = served.poll.locks().clone();
-    // The release runs in its own task: if the browser disconnects, the log still reports the release.
+    // The release runs in its own task, so that the log reports the release even if the browser disconnects.
     let done = tokio::spawn(async move { locks.force_release(key, &id, &reason).await }).await;
     let released = done.map_err(|_| Problem::failed("the code of the store has panicked"))??;
     served.poll.hurry();
@@ -99,7 +100,7 @@ impl ForceRelease {
         serde_json::from_slice(&bytes).map_err(|error| Problem::bad_request(error.to_string()))
     }
 
-    /// Returns the key, the grant and the reason.
+    /// Checks the request. Returns the key, the grant and the reason.
     fn check(self) -> Result<(String, GrantId, String), Problem> {
         if !is_typed(&self.typed_key, &self.key) {
             return Err(Problem::bad_request("the key that you have typed is not the key of this lock"));
@@ -118,15 +119,16 @@ impl ForceRelease {
     }
 }
 
-/// Returns whether `typed` is the key, either itself or as the page shows it. A field of one line can hold neither a
-/// control character nor a space at an end, so these are ignored.
+/// Returns whether `typed` is the key, either as it is or as the page shows it. Control characters, and spaces at the
+/// start or end, are ignored, because one cannot type them in a field of one line.
 fn is_typed(typed: &str, key: &str) -> bool {
     let bare =
         |text: &str| text.chars().filter(|char| !char.is_control()).collect::<String>().trim().to_owned();
     !typed.trim().is_empty() && [typed, &unescaped(typed)].iter().any(|typed| bare(typed) == bare(key))
 }
 
-/// Returns `text` with each `\u{a0}` replaced by its character. The page writes invisible characters in this form.
+/// Returns `text` with each escape such as `\u{a0}` replaced by its character. The page shows invisible characters in
+/// this form.
 fn unescaped(text: &str) -> String {
     let mut parts = text.split("\\u{");
     let mut whole = parts.next().unwrap_or_default().to_owned();
@@ -154,7 +156,7 @@ mod tests {
             ("order:1", "order:1", id, "stuck", None),
             ("a\nb\u{7}", "ab", id, "stuck", None),
             ("a ", "a", id, " stuck ", None),
-            // These keys are typed as the page shows them.
+            // In these cases, the key is typed as the page shows it.
             ("a\nb", "a\\u{a}b", id, "stuck", None),
             ("\u{202e}a\u{a0}", "\\u{202e}a\\u{a0}", id, "stuck", None),
             ("\u{e0041}\n", "\\u{e0041}", id, "stuck", None),

@@ -1,4 +1,4 @@
-//! The page and its parts, which are embedded in the program.
+//! Serves the page and its parts, which are embedded in the program.
 
 use axum::extract::OriginalUri;
 use axum_core::response::{IntoResponse, Response};
@@ -25,8 +25,8 @@ fn answer(content: &'static str, text: impl IntoResponse) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static(content))], text).into_response()
 }
 
-/// Returns the prefix of the addresses of the parts. It is relative to the page, because a proxy may change the prefix
-/// of the path.
+/// Returns the prefix for the addresses of the parts. The prefix is relative to the page, because a proxy may change
+/// the beginning of the path.
 fn base(path: &str) -> String {
     match path.rsplit_once('/') {
         None | Some((_, "")) => "./".to_owned(),

@@ -1,9 +1,9 @@
-//! Durations in buckets, for percentiles over many of them. Pure.
+//! Counts durations in buckets, to compute percentiles of many durations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Each power of two has `1 << STEPS` buckets, so the error of a percentile is 6 % at most.
+/// The range between two powers of two has `1 << STEPS` buckets, so the error of a percentile is 6 % at most.
 const STEPS: u32 = 3;
 /// Each number below this has its own bucket.
 const EXACT: u64 = 1 << (STEPS + 1);
@@ -30,7 +30,8 @@ impl Histogram {
         self.0.values().map(|count| u64::from(*count)).sum()
     }
 
-    /// Returns the time that `percent` of the durations do not exceed, in milliseconds, or `None` without durations.
+    /// Returns the time, in milliseconds, that `percent` of the durations do not exceed. Returns `None` if there are no
+    /// durations.
     pub(super) fn percentile_ms(&self, percent: u64) -> Option<f64> {
         let rank = (self.count() * percent).div_ceil(100).max(1);
         let mut passed = 0;
@@ -60,7 +61,7 @@ fn middle(bucket: u16) -> u64 {
     let Some(above) = bucket.checked_sub(EXACT) else { return bucket };
     let shift = above >> STEPS;
     let step = above & ((1 << STEPS) - 1);
-    // The bucket has `1 << (shift + 1)` numbers, from `first << (shift + 1)` on.
+    // The bucket has `1 << (shift + 1)` numbers, and starts at `first << (shift + 1)`.
     let first = (1 << STEPS) + step;
     (first << (shift + 1)) + (1 << shift)
 }

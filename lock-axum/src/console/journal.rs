@@ -1,5 +1,5 @@
-//! Records the events of this process of the last quarter of an hour. Pure: times are counted from the start of the
-//! journal.
+//! Records the events of this process in the last quarter of an hour. Times are counted from the start of the journal,
+//! and the caller passes the present time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -15,9 +15,10 @@ use super::histogram::Histogram;
 pub(super) const SPAN: Duration = Duration::from_secs(15 * 60);
 /// The length of a slot, in seconds.
 const SLOT: u64 = 60;
-/// The largest number of events of each sort. The sorts are grants with releases, and all other events.
+/// The largest number of events in each of the two queues. One queue has grants and releases, the other has all other
+/// events.
 const EVENTS: usize = 250;
-/// The largest number of templates. Further ones are counted together.
+/// The largest number of templates. Further templates are counted together.
 const TEMPLATES: usize = 200;
 const FURTHER: &str = "(others)";
 
@@ -28,7 +29,7 @@ pub(super) struct Journal {
     began_ms: u64,
     namespace: String,
     added: u64,
-    /// Grants and releases. They have their own queue, so that many such events do not displace a loss.
+    /// Grants and releases. These have their own queue, so that many of them do not displace a loss.
     usual: VecDeque<Entry>,
     others: VecDeque<Entry>,
     templates: BTreeMap<String, VecDeque<(u64, Slot)>>,
@@ -47,7 +48,7 @@ pub(super) struct Entry {
     event: LockEvent,
 }
 
-/// The statistics of one template in a slot of time.
+/// The statistics of one template in one slot of time.
 #[derive(Clone, Debug, Default)]
 struct Slot {
     granted: u64,
@@ -109,7 +110,7 @@ impl Journal {
         self.added += 1;
     }
 
-    /// Returns the events of the last quarter of an hour, the newest first.
+    /// Returns the events of the last quarter of an hour. The newest event comes first.
     pub(super) fn history(&self, now: Duration) -> Vec<Entry> {
         let is_recent = |entry: &&Entry| entry.at + SPAN > now;
         let mut recent: Vec<Entry> =
@@ -118,7 +119,8 @@ impl Journal {
         recent
     }
 
-    /// Returns the statistics of each template in the last quarter of an hour, the longest waits first.
+    /// Returns the statistics of each template in the last quarter of an hour. The template with the longest waits
+    /// comes first.
     pub(super) fn heat(&self, now: Duration) -> Vec<Heat> {
         let mut heat: Vec<Heat> =
             self.templates.iter().filter_map(|(template, slots)| of_slots(template, slots, now)).collect();
@@ -169,7 +171,7 @@ fn of_slots(template: &str, slots: &VecDeque<(u64, Slot)>, now: Duration) -> Opt
     (heat.granted > 0 || heat.refused > 0 || heat.held_p50_ms.is_some()).then_some(heat)
 }
 
-/// Returns the template of a lock. Without a template, `order:42` counts as `order:*`.
+/// Returns the template of a lock. A lock without a template gets a name such as `order:*` for the key `order:42`.
 fn name(lock: &LockName, namespace: &str) -> String {
     if let Some(template) = &lock.template {
         return template.clone().into_owned();

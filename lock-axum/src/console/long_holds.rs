@@ -1,4 +1,4 @@
-//! Finds locks that are held for longer than usual. Pure.
+//! Finds locks that are held for longer than usual.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ const HOLDS: u64 = 20;
 /// A hold is long if it lasts for more than this many times the usual time, and for longer than [`SHORT`].
 const TIMES: f64 = 2.0;
 const SHORT: Duration = Duration::from_secs(1);
-/// The largest number of keys that are named.
+/// The largest number of findings. Each finding names one key.
 const NAMED: usize = 10;
 
-/// The usual time for which the locks of one template are held.
+/// The time for which the locks of one template are usually held.
 struct Usual<'a> {
     name: &'a str,
     template: Option<KeyTemplate>,
@@ -30,8 +30,8 @@ impl<'a> Usual<'a> {
 }
 
 /// Returns a finding for each key that is held for much longer than usual while others wait. A key without waiters is
-/// left out: the tasks of one process may hand it off to each other for any time. `now` is the time of the list, since
-/// the Unix epoch.
+/// omitted, because the tasks of one process may hand it off to each other for any time. `now` is the time of the list
+/// of locks, since the Unix epoch.
 pub(super) fn find(heat: &[Heat], locks: &[LockInfo], now: Duration) -> Vec<Finding> {
     let usual: Vec<Usual<'_>> = heat.iter().filter_map(Usual::new).collect();
     let long = locks.iter().filter(|lock| lock.waiting > 0).filter_map(|lock| {
@@ -43,10 +43,11 @@ pub(super) fn find(heat: &[Heat], locks: &[LockInfo], now: Duration) -> Vec<Find
     long.take(NAMED).collect()
 }
 
-/// Returns the usual hold of a key. If several templates can give the key, returns the longest one.
+/// Returns the usual hold time of a key. If several templates can produce the key, returns the longest of their times.
 fn usual_of<'a>(key: &str, usual: &'a [Usual<'a>]) -> Option<&'a Usual<'a>> {
     let group = by_first_part(key);
-    // A key has no placeholder; a `<` in it is written twice in a template.
+    // This template has no placeholders. A `<` in the key is written twice, because in a template `<` begins a
+    // placeholder.
     let literal = KeyTemplate::parse(&key.replace('<', "<<")).ok();
     let gives = |template: &KeyTemplate| literal.as_ref().is_some_and(|key| template.clash(key).is_some());
     let covers = |usual: &&Usual<'_>| {
@@ -108,13 +109,13 @@ mod tests {
             ("order:42", Some(1_401), false, true),
             ("order:42", Some(1_399), false, false),
             ("order:42", Some(9_000), true, false),
-            // The store keeps no time of the grant.
+            // Here, the store does not keep the time of the grant.
             ("order:42", None, false, false),
             ("quick:1:2", Some(1_001), false, true),
             ("quick:1:2", Some(1_000), false, false),
             ("nightly", Some(121_000), false, true),
             ("nightly", Some(119_000), false, false),
-            // Too few holds have ended, or none.
+            // Here, too few holds have ended, or none.
             ("new:1", Some(90_000), false, false),
             ("held:1", Some(90_000), false, false),
             ("unknown:1", Some(90_000), false, false),

@@ -65,13 +65,13 @@ impl Console {
         Self { locks, viewers, operators: Operators::none() }
     }
 
-    /// Allows actions to the people for whom `operator` returns a name, which the log shows beside the reason of the
+    /// Allows actions to the people for whom `operator` returns a name. The log shows this name with the reason of the
     /// action. The only action is [`force_release`](LockManager::force_release), which takes a lock from its holder. By
     /// default, the console is read-only.
     ///
-    /// `operator` gets the head of a request, with the extensions that outer layers have added to it. It is called for
-    /// each action, and also when the page opens, so that only people who may act get the buttons. It must not block.
-    /// If it panics, the answer is 500 and the action is not done.
+    /// `operator` gets the head of a request, with the extensions that outer layers have added to it. The function is
+    /// called for each action, and also when the page opens, so that only people who may act get the buttons. The
+    /// function must not block. If it panics, the answer is 500, and the action is not done.
     pub fn allow_actions(
         mut self,
         operator: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,

@@ -12,40 +12,43 @@ use tokio::sync::{Notify, watch};
 use super::journal::{Journal, SPAN, millis};
 use crate::service::caught;
 
-/// The pause between two looks. With the time of a look and of the browser, a change is on the page within a second.
+/// The pause between two looks. The page shows a change within a second, which includes the look and the work of the
+/// browser.
 const PAUSE: Duration = Duration::from_millis(750);
-/// The pause is at least this many times as long as the look before it: on Redis, a list scans all keys of the server.
+/// The factor by which a pause is at least longer than the previous look. Looks may be costly: on Redis, a list scans
+/// all keys of the server.
 const PAUSE_PER_LOOK: u32 = 9;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// The longest pause while the store does not answer: the page must soon show that the store answers again.
+/// The longest pause while the store does not answer. It is short, so that the page soon shows that the store answers
+/// again.
 const LONGEST_PAUSE_AWAY: Duration = Duration::from_secs(10);
-/// While there are no followers, the task checks in these intervals whether the console is still mounted.
+/// The interval at which the task checks, while there are no followers, whether the console is still mounted.
 const ALONE: Duration = Duration::from_secs(10);
 
 /// The result of a look.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// The last list. While the store does not answer, this is an old list.
+    /// The last list. It is old while the store does not answer.
     pub(super) listed: Arc<Listed>,
-    /// The time of that list, in milliseconds since the Unix epoch, or `None` if there is no list yet.
+    /// The time of the last list, in milliseconds since the Unix epoch. `None` if there is no list yet.
     pub(super) listed_ms: Option<u64>,
     /// Whether the store cannot list its locks.
     pub(super) is_unlisted: bool,
     pub(super) ping: Option<Ping>,
     pub(super) error: Option<String>,
-    /// How long the look took.
+    /// The duration of the look.
     pub(super) took: Duration,
 }
 
-/// A viewer, which gets the result of each look. The value is `None` until the first look.
+/// A receiver of the results of the looks, for one viewer. The value is `None` until the first look.
 pub(super) type Follower = watch::Receiver<Option<Arc<Seen>>>;
 
-/// Polls the store while there are followers, and keeps the journal for some time after the last follower.
+/// Polls the store while there are followers, and keeps the journal for some time after the last follower has left.
 pub(super) struct Poll {
     locks: LockManager,
     seen: watch::Sender<Option<Arc<Seen>>>,
-    /// Whether the task runs. Followers subscribe, and the task ends, only under this mutex, so that neither misses the
-    /// other.
+    /// Whether the task runs. A follower subscribes, and the task ends, only while it holds this mutex. So no follower
+    /// subscribes to a task that has just ended.
     running: Mutex<bool>,
     arrived: Notify,
     hurry: Notify,
@@ -74,13 +77,13 @@ impl Poll {
         &self.locks
     }
 
-    /// Returns a follower, and starts the task if it does not run.
+    /// Returns a new follower, and starts the task if it does not run.
     pub(super) fn follow(self: &Arc<Self>) -> Follower {
         let (mut follower, was_running) = {
             let mut running = lock(&self.running);
             (self.seen.subscribe(), std::mem::replace(&mut *running, true))
         };
-        // To this follower, the last result is new.
+        // The follower must also receive the last result.
         follower.mark_changed();
         if !was_running {
             let task = Task { poll: Arc::clone(self), has_ended: false };
@@ -102,7 +105,7 @@ impl Poll {
         self.hurry.notify_one();
     }
 
-    /// Runs `read` on the journal, with the time since it began.
+    /// Runs `read` on the journal, with the time since the journal began.
     pub(super) fn read<T>(&self, read: impl FnOnce(&Journal, Duration) -> T) -> T {
         let journal = lock(&self.journal);
         read(&journal.1, Clock::Tokio.now().since(journal.0))
@@ -117,16 +120,18 @@ impl Poll {
         std::future::pending().await
     }
 
-    /// Polls the store while there are followers. Returns when the last follower left so long ago that the journal is
-    /// no longer needed.
+    /// Polls the store while there are followers. Returns some time after the last follower has left, when the journal
+    /// is no longer needed.
     async fn look_on(self: &Arc<Self>) {
         let mut watched = Clock::Tokio.now();
-        // The result outlives the viewers: the next viewer may come while the store does not answer.
+        // The result is kept without viewers, because the next viewer may open the page while the store does not
+        // answer.
         let mut last = Arc::new(Seen::default());
         loop {
             if self.rests() {
                 let left = SPAN.saturating_sub(Clock::Tokio.now().since(watched));
-                // If the router is gone, no follower can come, and this task must not keep the manager alive.
+                // If the router is dropped, there can be no further follower, and this task must not keep the manager
+                // alive.
                 let is_alone = Arc::strong_count(self) == 1;
                 if (left.is_zero() || is_alone) && self.ends() {
                     return;
@@ -166,7 +171,8 @@ impl Poll {
         }
     }
 
-    /// Returns whether there is no follower. If there is none, the next follower must wait for a new look.
+    /// Returns whether there are no followers. In this case, clears the result, so that the next follower waits for a
+    /// new look.
     fn rests(&self) -> bool {
         let _running = lock(&self.running);
         let rests = self.seen.receiver_count() == 0;
@@ -176,7 +182,7 @@ impl Poll {
         rests
     }
 
-    /// Returns whether the task ends, which it does without followers, and records that.
+    /// Returns whether the task may end, because there are no followers. If so, records that the task does not run.
     fn ends(&self) -> bool {
         let mut running = lock(&self.running);
         let ends = self.seen.receiver_count() == 0;
@@ -214,7 +220,8 @@ impl Task {
     }
 }
 
-/// A runtime that ends drops its tasks. The next follower, on another runtime, starts a new one.
+/// A runtime that ends drops its tasks. This records that the task does not run, so that the next follower, on another
+/// runtime, starts a new task.
 impl Drop for Task {
     fn drop(&mut self) {
         if !self.has_ended {

@@ -1,4 +1,4 @@
-//! Answers that are errors: `application/problem+json` (RFC 9457).
+//! Makes answers that are errors: `application/problem+json` (RFC 9457).
 
 use axum_core::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -6,7 +6,7 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use lock_core::{LockError, LockErrorKind};
 use serde::Serialize;
 
-/// An answer that is an error. The people who see it operate the service, so it may name its store.
+/// An answer that is an error. Its readers operate the service, so the answer may name the store.
 #[derive(Clone, Debug)]
 pub(super) struct Problem {
     status: StatusCode,

@@ -1,4 +1,4 @@
-//! The parameters of a request for data.
+//! Reads the parameters of a request for data.
 
 use http::Uri;
 
@@ -11,7 +11,7 @@ const MOST: usize = 10_000;
 /// The part of the console that a viewer has open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
-    /// Everything: for programs.
+    /// All views. Programs use this.
     All,
     Held,
     Waiting,
@@ -32,7 +32,7 @@ impl View {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Query {
     pub(super) view: View,
-    /// The beginning of the keys, after the namespace.
+    /// The prefix of the keys, after the namespace.
     pub(super) prefix: String,
     pub(super) limit: usize,
 }

@@ -17,7 +17,7 @@ use super::problem::{Problem, json};
 use super::query::Query;
 use super::snapshot::{self, Past};
 
-/// The time for which further viewers get the same findings of the doctor.
+/// The time for which the findings of the doctor are reused for further viewers.
 const FRESH: Duration = Duration::from_secs(2);
 /// The largest number of open pages. The number is limited because the locks are sorted for each page at each look.
 const PAGES: usize = 64;
@@ -52,7 +52,7 @@ impl Served {
         Arc::clone(&self.pages).try_acquire_owned().map_err(full)
     }
 
-    /// Returns the snapshot for a viewer, as JSON without the time.
+    /// Returns the snapshot for a viewer as JSON. The JSON does not contain the present time.
     pub(super) fn render(&self, seen: &Seen, query: &Query, read_only: bool) -> String {
         let past = self.poll.read(|journal, now| Past::new(journal, now, query.view));
         snapshot::render(self.poll.locks(), seen, past, query, read_only)

@@ -19,7 +19,7 @@ struct Snapshot<'a> {
     store: &'a str,
     namespace: &'a str,
     read_only: bool,
-    /// The number of keys that match, or `None` if there is no list.
+    /// The number of keys that match the prefix, or `None` if there is no list.
     total: Option<usize>,
     /// The number of claims that wait for these keys.
     waiting: Option<usize>,
@@ -59,7 +59,7 @@ impl Past {
     }
 }
 
-/// Returns the snapshot for a viewer, as JSON without the time.
+/// Returns the snapshot for a viewer as JSON. The JSON does not contain the present time.
 pub(super) fn render(locks: &LockManager, seen: &Seen, past: Past, query: &Query, read_only: bool) -> String {
     let shows_stores = query.view.shows(View::Stores);
     let matching: Vec<&LockInfo> =
@@ -91,15 +91,15 @@ pub(super) fn with_time(time_ms: u64, rendered: &str) -> String {
     format!("{{\"time_ms\":{time_ms},{}", &rendered[1..])
 }
 
-/// Numbers that differ at each look, and do not count as a change. The memory store computes `held_since_ms` back from
-/// the present time.
+/// The names of numbers that differ at each look, and do not count as a change. `held_since_ms` is one of them, because
+/// the memory store computes it from the present time.
 const PASSING: [&str; 5] = ["\"held_since_ms", "\"remaining_ms", "\"seen_ms", "\"look_ms", "\"round_trip_us"];
 
-/// Returns a hash of a rendered snapshot. The hash differs if the viewer sees a change.
+/// Returns a hash of a rendered snapshot. The hash changes if the viewer can see a difference.
 pub(super) fn fingerprint(rendered: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut is_passing = false;
-    // Only a JSON name ends with these two characters: quotes inside of a text are escaped.
+    // Only the name of a JSON member ends with these two characters, because quotes inside of a text are escaped.
     for part in rendered.split("\":") {
         let number = |char: char| is_passing && char.is_ascii_digit();
         part.trim_start_matches(number).hash(&mut hasher);
@@ -108,8 +108,8 @@ pub(super) fn fingerprint(rendered: &str) -> u64 {
     hasher.finish()
 }
 
-/// Returns the locks that a view shows: those held longest, or those with the most waiters. The limit counts
-/// holders, not keys.
+/// Returns the locks that a view shows: the locks that are held longest, or the locks with the most waiters. The limit
+/// applies to holders, not to keys.
 fn rows<'a>(mut locks: Vec<&'a LockInfo>, query: &Query) -> Vec<&'a LockInfo> {
     match query.view {
         View::All | View::Held => locks.sort_by_cached_key(|lock| oldest(lock)),
@@ -128,8 +128,8 @@ fn rows<'a>(mut locks: Vec<&'a LockInfo>, query: &Query) -> Vec<&'a LockInfo> {
     locks.into_iter().take_while(fits).collect()
 }
 
-/// Returns the time when the oldest holder got the lock, or requested it. Locks without such a time, as of other
-/// libraries, come last.
+/// Returns the time when the oldest holder got the lock, or requested it. A lock without such a time, for example of
+/// another library, is sorted last.
 fn oldest(lock: &LockInfo) -> Duration {
     lock.holders.iter().filter_map(lock_core::HolderInfo::since).min().unwrap_or(Duration::MAX)
 }
@@ -169,7 +169,7 @@ mod tests {
         for (view, limit, expected) in [
             (View::Held, 500, "cadbe"),
             (View::All, 500, "cadbe"),
-            // Only `c` has two holders.
+            // The key `c` alone has two holders.
             (View::Held, 2, "c"),
             (View::Held, 3, "ca"),
             (View::Waiting, 500, "cdb"),
@@ -195,7 +195,7 @@ mod tests {
         ] {
             assert_eq!(fingerprint(one) != fingerprint(&other), is_change, "{other}");
         }
-        // A key can contain such a name with a number after it.
+        // A key can contain the name of such a number, followed by digits.
         let key = |number| serde_json::json!({ "key": format!("\"remaining_ms\":{number}") }).to_string();
         assert_ne!(fingerprint(&key(1)), fingerprint(&key(2)));
     }

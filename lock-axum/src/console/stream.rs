@@ -22,11 +22,11 @@ use super::query::Query;
 use super::served::Served;
 use super::snapshot;
 
-/// The duration of a stream. The page opens the next stream at once. A server that shuts down waits for the streams,
-/// and without a limit these would last as long as the page is open.
+/// The duration of a stream. The page opens the next stream at once. A server that shuts down waits for its streams.
+/// Without a limit, a stream would last as long as the page is open.
 const LIFE: Duration = Duration::from_secs(10);
-/// After this time without a change, the state is sent again. It updates the rest of each lease, and shows that the
-/// connection is alive.
+/// The time without a change after which the state is sent again. This updates the rest of each lease, and shows that
+/// the connection is alive.
 const QUIET: Duration = Duration::from_secs(5);
 const END: &[u8] = b"event: end\ndata: end\n\n";
 
@@ -63,7 +63,7 @@ impl Viewer {
     async fn send_to(mut self, page: &mpsc::Sender<Bytes>) {
         let mut quiet = interval(QUIET);
         let mut sent = None;
-        // The place is reserved first, so that a slow client gets the newest snapshot.
+        // The place in the channel is reserved first, so that a slow client gets the newest snapshot.
         while let Ok(place) = page.reserve().await {
             let is_quiet = tokio::select! {
                 () = page.closed() => return,
@@ -73,7 +73,7 @@ impl Viewer {
                 },
                 _ = quiet.tick() => true,
             };
-            // There was no look yet.
+            // There is no result of a look yet.
             let Some(seen) = self.follower.borrow_and_update().clone() else { continue };
             let rendered = self.served.render(&seen, &self.query, self.read_only);
             let fingerprint = Some(snapshot::fingerprint(&rendered));

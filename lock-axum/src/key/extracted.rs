@@ -148,7 +148,7 @@ async fn no_key(parts: &mut Parts, rejection: Response) -> NoKey {
 /// The longest text of a rejection that is read, in bytes. The texts of axum's rejections are shorter.
 const LONGEST: u64 = 512;
 
-/// Returns the answer together with its text. The text is empty if it is longer than [`LONGEST`].
+/// Returns the answer together with its text. The text is empty if its length is unknown or above [`LONGEST`].
 async fn with_text(answer: Response) -> (Response, Vec<u8>) {
     if answer.body().size_hint().exact().is_none_or(|length| length > LONGEST) {
         return (answer, Vec::new());

@@ -1,4 +1,4 @@
-//! The answers to requests that are not served.
+//! Options for the answers to requests that are not served.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,14 +67,14 @@ impl<K> LockLayer<K> {
         self.status(Outcome::Contended, status).status(Outcome::TimedOut, status)
     }
 
-    /// Sets the `Retry-After` of a client whose request found the key held, at most 30 s. Default: three times the mean
-    /// time of the last requests that this layer has served in this process, 1 s before the first one, not less than
-    /// the [`min_hold`](Self::min_hold) and not more than the rest of the lease.
+    /// Sets the `Retry-After` of a client whose request found the key held, at most 30 s. The default is three times
+    /// the mean duration of the last requests that this layer has served in this process, or 1 s before the first such
+    /// request. It is at least the [`min_hold`](Self::min_hold), and at most the rest of the lease.
     ///
-    /// Set this if the work continues after the answer, under [its own guard](crate#work-that-outlives-the-answer),
-    /// because the time of such work is not measured.
+    /// Set this option if the work continues after the answer under [its own
+    /// guard](crate#work-that-outlives-the-answer), because the duration of such work is not measured.
     ///
-    /// [`check`](LockLayer::check) refuses more than 30 s.
+    /// [`check`](LockLayer::check) refuses a value above 30 s.
     ///
     /// # Examples
     /// ```
@@ -112,13 +112,14 @@ impl<K> LockLayer<K> {
     /// | key invalid | 3, `INVALID_ARGUMENT` |
     /// | misconfigured | 13, `INTERNAL` |
     ///
-    /// `grpc-retry-pushback-ms` replaces `Retry-After`. The values of a key come from the metadata
-    /// (`<header.x-order>`), from the method (`<uri.path>`) or from [`key_fn`](LockLayer::key_fn); the layer does not
-    /// read the message. A streamed answer holds its lock until its end, as every body of unknown length does.
+    /// `grpc-retry-pushback-ms` replaces `Retry-After`. The layer does not read the message. So the values of a key
+    /// come from the metadata (`<header.x-order>`), from the method (`<uri.path>`) or from
+    /// [`key_fn`](LockLayer::key_fn). The lock of a streamed answer is held until the stream has ended, as for every
+    /// body of unknown length.
     ///
     /// **Wrap one service**, with `named_layer` of tonic's `LayerExt`. `Server::builder().layer(layer)` locks every
-    /// service, including health and reflection, which have no `x-order`. In that case, use [`skip_if`](Self::skip_if)
-    /// to leave out requests by their path. The example `tonic` in the repository does both.
+    /// service, including health and reflection, which have no `x-order`. If you need such a layer, exclude requests by
+    /// their path with [`skip_if`](Self::skip_if). The example `tonic` in the repository shows both ways.
     ///
     /// [`check`](LockLayer::check) refuses `grpc` together with [`status`](Self::status) or
     /// [`respond_with`](Self::respond_with).
@@ -143,8 +144,8 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets a function that makes the answer to a request that is not served, from the rejection and the head of the
-    /// request. The function returns any type that a handler can return, such as `(StatusCode::LOCKED, Json(..))`.
+    /// Sets a function that makes the answer to a request that is not served. The function gets the rejection and the
+    /// head of the request. It returns any type that a handler can return, such as `(StatusCode::LOCKED, Json(..))`.
     /// [`LockRejection::to_response`] returns the default answer, which the function can change.
     ///
     /// The head is cloned before the handler runs, which costs about a microsecond per request.

@@ -1,4 +1,4 @@
-//! The layer, and the code that mounts it as a service.
+//! Defines the layer, and mounts it as a service.
 
 use lock_core::{LockManager, Result};
 use tower::Layer;
@@ -97,19 +97,19 @@ impl LockLayer<NoKeyYet> {
 }
 
 impl LockLayer {
-    /// Checks that the options do not contradict each other and that the store supports them. Call this at start-up. It
-    /// sends no request to the store.
+    /// Checks that the options do not contradict each other and that the store supports them. Call this method at
+    /// start-up. It sends no request to the store.
     ///
     /// A layer also works without this check. But a router mounts the layers of
-    /// [`MethodRouter::route_layer`](axum::routing::MethodRouter::route_layer) when it serves its first client. A
-    /// contradiction is then found only at that time: it is logged once, and every request of the route is answered
-    /// with 500.
+    /// [`MethodRouter::route_layer`](axum::routing::MethodRouter::route_layer) only when it serves its first client.
+    /// Without this check, a contradiction is found only at that time. It is then logged once, and every request of the
+    /// route is answered with 500.
     ///
     /// # Errors
     /// [`InvalidRequest`](lock_core::LockErrorKind::InvalidRequest) for
     ///
-    /// - a [`wait`](Self::wait) with a strategy that takes no limit, or [`max_waiters`](Self::max_waiters) that is 0,
-    ///   or set although no request waits;
+    /// - a [`wait`](Self::wait) with a strategy that has no time limit, or [`max_waiters`](Self::max_waiters) that is
+    ///   0, or set although no request waits;
     /// - a [`kind`](Self::kind) other than `Reentrant` and `Write` with [`keys`](Self::keys), or a semaphore with 0 permits;
     /// - [`take`](Self::take) with 0 or with more permits than there are, or with a kind that has no permits;
     /// - more `keys` than the manager [allows](lock_core::ManagerBuilder::max_keys);
@@ -147,8 +147,8 @@ impl LockLayer {
 impl<S, K: HasKey> Layer<S> for LockLayer<K> {
     type Service = Lock<S>;
 
-    /// Wraps `inner`. Never panics: if the options contradict each other, which [`check`](LockLayer::check) detects,
-    /// each request is answered with 500, and the log reports the reason once.
+    /// Wraps `inner`. Never panics. If the options contradict each other, each request is answered with 500, and the
+    /// log reports the reason once. [`check`](LockLayer::check) finds such a contradiction earlier.
     fn layer(&self, inner: S) -> Self::Service {
         K::mount(self, inner)
     }

@@ -1,4 +1,4 @@
-//! Options for the end of a hold, and for failures.
+//! Options that define when the lock is released, and what happens after a failure.
 
 use super::builder::LockLayer;
 use crate::config::{OnDisconnect, OnNoRoute, OnStoreError};
@@ -28,9 +28,9 @@ impl<K> LockLayer<K> {
     /// Sets what happens to a request when the lock store cannot be reached. A key that is held, a bad request and a
     /// misconfigured layer are always refused. Default: [`OnStoreError::Reject`].
     ///
-    /// The strategy comes first: a request that [waits](Self::wait) for its lock waits as long for the store, and with
-    /// [`strategy::wait`](lock_core::strategy::wait()) for ever. A handler that runs unlocked has no
-    /// [`LockHandle`](crate::LockHandle), so it extracts an `Option<LockHandle>`.
+    /// The strategy is applied first. A request that [waits](Self::wait) for its lock waits for the store for the same
+    /// time. With [`strategy::wait`](lock_core::strategy::wait()) the request waits for ever. A handler that runs
+    /// unlocked has no [`LockHandle`](crate::LockHandle), so it extracts an `Option<LockHandle>`.
     ///
     /// # Examples
     /// ```
@@ -48,8 +48,8 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets what happens to a request for which axum found no route. This is for a layer around services with their own
-    /// routes. Default: [`OnNoRoute::RefuseNested`], so that such services do not run unlocked.
+    /// Sets what happens to a request for which axum found no route. Use this option for a layer around services with
+    /// their own routes. Default: [`OnNoRoute::RefuseNested`], so that such services do not run unlocked.
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,4 @@
-//! The key of a layer, from a function or an extractor.
+//! Methods that set the key of a layer from a function or an extractor.
 
 use axum_core::extract::FromRequestParts;
 use http::request::Parts;
@@ -11,7 +11,7 @@ use crate::key::{Chooser, Extracted, IntoKeyChoice, KeyValues, Keys};
 impl<K> LockLayer<K> {
     /// Sets a function that chooses the key of each request, serves the request without a lock, or refuses it. Use this
     /// for keys that no template can express. Spans, metrics, the log and clients get `name` instead of a template, so
-    /// it must be a constant without secrets.
+    /// `name` must be a constant without secrets.
     ///
     /// The function gets the head of the request, with the extensions that outer layers have added. If it needs path
     /// parameters, use [`key_with`](Self::key_with).
@@ -95,13 +95,14 @@ impl<K> LockLayer<K> {
         self.keyed(Keys::Chosen(Chooser::with_path(name, choose)))
     }
 
-    /// Sets the key from an axum extractor: the key is made of the values that the handler gets, so one thing has one
-    /// key however the client writes it. The function returns one value, or a tuple of two to four values, in the order
-    /// of the placeholders of `template`. The names of the placeholders are only for people. The values are encoded.
+    /// Sets the key from an axum extractor. The key is made from the same values that the handler gets, so one thing
+    /// has one key in whatever spelling the client sends. The function returns one value, or a tuple of two to four
+    /// values, in the order of the placeholders of `template`. The names of the placeholders have no effect. The values
+    /// are encoded.
     ///
     /// The extractor runs before the lock is acquired. If it rejects the request, the client gets the answer of the
     /// extractor, such as 401; with [`grpc`](LockLayer::grpc), the client gets the answer to an invalid key. The
-    /// extractor has no access to the state of the router. Several extractors are written as a tuple.
+    /// extractor has no access to the state of the router. To use several extractors, write them as a tuple.
     ///
     /// # Panics
     /// If the template is invalid, or its number of placeholders differs from the number of values.

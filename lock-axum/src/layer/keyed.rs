@@ -1,4 +1,4 @@
-//! The key of a layer, from templates.
+//! Methods that set the key of a layer from templates.
 
 use std::fmt::Display;
 
@@ -22,8 +22,9 @@ impl<K> LockLayer<K> {
     /// | `<uri.path>` | the whole path, also under `nest`: `/orders/42`; `/orders/%34%32` gives the same | |
     /// | `<uri.path:text>` | the same, with any spelling of its segments | |
     ///
-    /// **One thing must have one key, however the client writes it.** A handler with `Path<u64>` parses `/orders/1`,
-    /// `/orders/01` and `/orders/+1` to the same order, so the layer must do the same. Name the type of the value:
+    /// **One thing must have one key, in whatever spelling the client sends.** A handler with `Path<u64>` parses
+    /// `/orders/1`, `/orders/01` and `/orders/+1` to the same order, so the layer must make the same key from all
+    /// three. Name the type of the value:
     ///
     /// | placeholder | accepts | in the key |
     /// | --- | --- | --- |
@@ -36,19 +37,19 @@ impl<K> LockLayer<K> {
     /// Thirty-two hexadecimal digits without hyphens may be a hash, so `<id>` accepts them as text: write `<id:uuid>`
     /// if the handler has a `Path<Uuid>`.
     ///
-    /// Other texts mean the same thing only to the handler: `1.0` and `1e0` as `f64`, or names that the database
-    /// compares without accents. For such texts, make the key from the value that the handler gets, with
-    /// [`key_of`](Self::key_of).
+    /// Some texts are different for the layer, but equal for the handler: `1.0` and `1e0` as `f64`, or names that the
+    /// database compares without accents. For such texts, use [`key_of`](Self::key_of), which makes the key from the
+    /// value that the handler gets.
     ///
-    /// `:lower` is the lower case of Unicode, without a normalisation. The result depends on the place of a letter in
-    /// its word (`Σ` at the end becomes `ς`), and `é` as one character differs from `e` with a separate accent. A
-    /// database that ignores case by other rules (`citext` of Postgres, a collation of MySQL) may treat texts as equal
-    /// that have different locks. For names beyond ASCII, use [`key_of`](Self::key_of) with the text that the database
-    /// compares.
+    /// `:lower` converts to the lower case of Unicode, without a normalisation. The result depends on the position of a
+    /// letter in its word (`Σ` at the end becomes `ς`), and `é` as one character differs from `e` with a separate
+    /// accent. A database that ignores case by other rules (`citext` of Postgres, a collation of MySQL) may treat texts
+    /// as equal that have different locks. For names beyond ASCII, use [`key_of`](Self::key_of) with the text that the
+    /// database compares.
     ///
-    /// Values are encoded, so no value produces the key of another template as long as the fixed texts of the templates
-    /// differ in a character such as `:`. `job:<name>` and `job:nightly` give the same key if `name` is `nightly`:
-    /// write `job:name:<name>`. [`KeyTemplate::clash`](lock_core::key::KeyTemplate::clash) finds such pairs.
+    /// Values are encoded. So two templates never give the same key if their fixed texts differ in a character such as
+    /// `:`. But `job:<name>` and `job:nightly` give the same key if `name` is `nightly`; write `job:name:<name>`
+    /// instead. [`KeyTemplate::clash`](lock_core::key::KeyTemplate::clash) finds such pairs.
     ///
     /// # Panics
     /// Panics at start-up if the template or one of its placeholders is invalid, with the position and what was
@@ -64,7 +65,8 @@ impl<K> LockLayer<K> {
         }
     }
 
-    /// Sets the key, like [`key`](Self::key), but returns an error. Use this for templates from a configuration.
+    /// Sets the key, like [`key`](Self::key), but returns an error instead of a panic. Use this for templates from a
+    /// configuration.
     ///
     /// # Errors
     /// [`InvalidKey`](lock_core::LockErrorKind::InvalidKey) with the position and what was expected there.
@@ -76,20 +78,20 @@ impl<K> LockLayer<K> {
         Ok(self.keyed(keys))
     }
 
-    /// Sets several keys to lock, all or none, each a template as for [`key`](Self::key).
+    /// Sets several keys, of which a request locks all or none. Each key is a template as for [`key`](Self::key).
     ///
     /// The order does not matter: two requests that name the same keys in opposite order never deadlock. If two
-    /// templates give the same key, such as `account:<from>` and `account:<to>`, it is locked once. Templates
-    /// with different fixed texts that can still give the same key, such as `job:<name>` and `job:nightly`, are
-    /// refused.
+    /// templates give the same key for a request, such as `account:<from>` and `account:<to>`, the key is locked once.
+    /// Templates are refused if their fixed texts differ but they can still give the same key, such as `job:<name>` and
+    /// `job:nightly`.
     ///
     /// Each key has one holder, and no reader at the same time, so the [`kind`](Self::kind) is
     /// [`Kind::Reentrant`](lock_core::Kind::Reentrant) or [`Kind::Write`](lock_core::Kind::Write).
     /// [`check`](LockLayer::check) refuses other kinds, and more keys than the manager
     /// [allows](lock_core::ManagerBuilder::max_keys) for one request, 100 by default.
     ///
-    /// If an inner layer shares a key with an outer layer, all of its keys must be held by the outer layer. Otherwise
-    /// the request would wait for itself, so it is answered with 500.
+    /// If an inner layer shares a key with an outer layer, the outer layer must hold all keys of the inner layer.
+    /// Otherwise the request would wait for itself, so it is answered with 500.
     ///
     /// # Panics
     /// Panics as [`key`](Self::key) does, and if there is no template, the same template twice, or two templates that
@@ -133,7 +135,8 @@ impl<K> LockLayer<K> {
         }
     }
 
-    /// Sets several keys, like [`keys`](Self::keys), but returns an error. Use this for templates from a configuration.
+    /// Sets several keys, like [`keys`](Self::keys), but returns an error instead of a panic. Use this for templates
+    /// from a configuration.
     ///
     /// # Errors
     /// [`InvalidKey`](lock_core::LockErrorKind::InvalidKey) with the position and what was expected there.
@@ -156,8 +159,8 @@ impl<K> LockLayer<K> {
     /// [`Display`] of the `T` that an outer layer has put into the extensions of the request, such as the authenticated
     /// tenant. Call this before [`key`](Self::key).
     ///
-    /// A request without the extension is answered with 500, and the log reports it: a missing layer must not let two
-    /// tenants share a key.
+    /// A request without the extension is answered with 500, and the log reports the mistake. Otherwise, without the
+    /// outer layer, two tenants would share a key.
     ///
     /// # Examples
     /// ```
@@ -198,10 +201,11 @@ impl<K> LockLayer<K> {
     }
 
     pub(super) fn keyed(mut self, keys: Keys) -> LockLayer {
-        // Several layers may be clones of one layer without a key, and their requests take different times.
+        // Layers with different keys may be clones of one layer without a key. Their requests take different times, so
+        // each layer measures its own.
         self.options.use_times = UseTimes::default();
-        // The template is registered here, so that dashboards show it from the start: a router may mount the layer only
-        // when its first client connects.
+        // The template is registered here, so that dashboards show it from the start. A router may mount the layer much
+        // later, when the first client connects.
         self.options.manager.register_template(keys.template());
         LockLayer { key: Keyed(keys), options: self.options }
     }

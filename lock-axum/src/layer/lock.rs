@@ -12,7 +12,7 @@ use super::builder::LockLayer;
 impl<K> LockLayer<K> {
     lock_core::option_setters!(self => &mut self.options.own);
 
-    /// Sets the kind of lock. Default: the [`profile`](Self::profile)'s, else [`Kind::Reentrant`].
+    /// Sets the kind of lock. Default: the kind of the [`profile`](Self::profile), else [`Kind::Reentrant`].
     ///
     /// | kind | requests for one key |
     /// | --- | --- |
@@ -22,9 +22,9 @@ impl<K> LockLayer<K> {
     /// | [`Kind::Write`] | one at a time, and no [`Kind::Read`] at the same time |
     /// | [`Kind::Semaphore`] | as many at a time as there are permits |
     ///
-    /// All locks on one key must have the same kind; only `Read` and `Write` can be mixed. Two layers for
-    /// the same key, one inside the other, follow the rules of a task that enters its lock again: a `Write` inside a
-    /// `Read` is answered with 500.
+    /// All locks on one key must have the same kind; only `Read` and `Write` can be mixed. If two layers for the same
+    /// key are nested, the rules for a task that enters its own lock again apply: a `Write` inside a `Read` is answered
+    /// with 500.
     ///
     /// [`check`](LockLayer::check) refuses a kind that the store does not support, and a semaphore with 0 permits. With
     /// [`keys`](Self::keys), it refuses all kinds but `Reentrant` and `Write`.
@@ -51,9 +51,10 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets what to do when the key is held. Default: the strategy of the [`profile`](Self::profile) if it has one.
-    /// Otherwise the default is [`retry`](lock_core::strategy::retry) for a layer with a [`wait`](Self::wait), and
-    /// [`fail_fast`](lock_core::strategy::fail_fast), an answer at once, for a layer without.
+    /// Sets what to do when the key is held. Default: the strategy of the [`profile`](Self::profile). If there is none,
+    /// the default is [`retry`](lock_core::strategy::retry) for a layer with a [`wait`](Self::wait). For a layer
+    /// without a `wait`, the default is [`fail_fast`](lock_core::strategy::fail_fast), which refuses the request at
+    /// once.
     pub fn strategy(mut self, strategy: impl Strategy) -> Self {
         self.options.strategy = Some(Arc::new(strategy));
         self
@@ -61,11 +62,11 @@ impl<K> LockLayer<K> {
 
     /// Sets how long a request waits for its lock. Default: it does not wait.
     ///
-    /// While it waits, a request keeps its reservations in the services inside the layer, such as a permit of a
+    /// While a request waits, it keeps its reservations in the services inside the layer, such as a permit of a
     /// concurrency limit.
     ///
-    /// The limit counts the wait for other holders. If the store does not answer, the 503 may be later than the limit
-    /// by the time of one call (on Redis the `timeout` of the URL, 500 ms): see
+    /// The limit applies to the wait for other holders. If the store does not answer, the 503 may be sent after the
+    /// limit, at most the time of one call later (on Redis the `timeout` of the URL, 500 ms): see
     /// [`LockRequest::wait`](lock_core::LockRequest::wait). To limit the whole request, use a timeout in an outer
     /// layer.
     pub fn wait(mut self, limit: Duration) -> Self {
@@ -76,7 +77,7 @@ impl<K> LockLayer<K> {
     /// Sets how many requests may wait for one key in this process. A further request is refused with 503. Default: any
     /// number. With several [`keys`](Self::keys), the waiters of each key are counted separately.
     ///
-    /// [`check`](LockLayer::check) refuses 0. It also refuses every number if no request waits, because there is
+    /// [`check`](LockLayer::check) refuses 0. It also refuses this option if no request waits, which is so if there is
     /// neither a [`wait`](Self::wait) nor a [`strategy`](Self::strategy) that waits.
     ///
     /// # Examples
@@ -92,12 +93,12 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets the label, which is the purpose of the lock as text for people. Operators see it in the owner record, in
-    /// errors, spans and events; clients do not. Default: the profile's, else none.
+    /// Sets the label, which is the purpose of the lock as text for people. Operators see the label in the owner
+    /// record, in errors, spans and events. Clients do not see it. Default: the label of the profile, else none.
     ///
     /// The label may contain the placeholders of a [`key`](LockLayer::key), and `<<` for a plain `<`. A value that is
-    /// missing or malformed becomes `-`: no request is refused because of its label. Values are shown as the client
-    /// sent them, so do not trust a label, and do not put secrets in it. A label of more than 256 bytes is cut.
+    /// missing or malformed becomes `-`, so that no request is refused because of its label. Values are shown as the
+    /// client sent them, so do not trust a label, and do not put secrets in it. A label of more than 256 bytes is cut.
     ///
     /// [`check`](LockLayer::check) refuses an invalid template. Register the type of `<ext.Name>` with
     /// [`extension`](LockLayer::extension).
@@ -134,11 +135,11 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets the profile of the manager that has the options that the layer does not set. Options that the profile lacks
-    /// come from the manager itself.
+    /// Sets a profile of the manager. Options that the layer does not set come from the profile. Options that the
+    /// profile lacks come from the manager itself.
     ///
-    /// [`check`](LockLayer::check) refuses the name of a profile that the manager lacks. Each request uses the profile
-    /// that the manager [reloaded](lock_core::ManagerBuilder#method.config) last. If the profile was removed, or
+    /// [`check`](LockLayer::check) refuses a name if the manager has no such profile. Each request uses the profile
+    /// that the manager has [reloaded](lock_core::ManagerBuilder#method.config) last. If the profile was removed, or
     /// contradicts the layer, requests are answered with 500, and the log says why.
     ///
     /// # Examples

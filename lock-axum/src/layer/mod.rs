@@ -1,4 +1,5 @@
-//! The builder of a layer: its key, its lock, the requests to lock, and the answers to requests that are not served.
+//! Builds a layer. The methods set its key, its lock, the requests to lock, and the answers to requests that are not
+//! served.
 
 mod answers;
 mod builder;

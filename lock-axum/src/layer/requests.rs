@@ -1,4 +1,4 @@
-//! Options for which requests a layer locks, and for how many keys at once.
+//! Options that define which requests a layer locks, and how many keys at once.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Serves a request without a lock if `skip` returns true for it. Default: none.
+    /// Serves a request without a lock if `skip` returns true for it. Default: no request is skipped.
     ///
     /// # Examples
     /// ```
@@ -54,7 +54,8 @@ impl<K> LockLayer<K> {
 
     /// Acquires the lock after the body of the request has arrived, so that a client that sends its body slowly does
     /// not block other requests. A body of more than `limit` bytes is answered with 413, and a body that ends early
-    /// with 400, both without the lock. Default: the lock is acquired first, and the handler reads the body under it.
+    /// with 400. In both cases the lock is not acquired. Default: the lock is acquired first, and the handler reads the
+    /// body under it.
     ///
     /// The body is kept in memory, up to `limit` bytes for each request. Limit the time of the upload in an outer
     /// layer, such as `RequestBodyTimeoutLayer` or `TimeoutLayer` of tower-http. The body must be an
@@ -75,13 +76,14 @@ impl<K> LockLayer<K> {
     }
 
     /// Sets how many different keys the requests of this layer may lock, or wait for, at the same time in this process.
-    /// A request for a further key is refused with 503. Keys are made from data of clients, so without a limit one
-    /// client could fill the store. Clones of a layer share the limit. Default: 10,000.
+    /// Beyond this number, a request for another key is refused with 503. Keys are made from data of clients, so
+    /// without a limit one client could fill the store. Clones of a layer share the limit. Default: 10,000.
     ///
-    /// The limit counts the keys of requests under way. It does not count keys that stay in the store after their
-    /// request, for a [`min_hold`](Self::min_hold) or to remember a fencing token: each new id of a client leaves such
-    /// a key. It does not limit each client: one client can use up the limit with slow requests, and all others are
-    /// then answered with 503. Put authentication and a rate limit for each client before the layer.
+    /// The limit counts the keys of requests that are being served. It does not count keys that stay in the store after
+    /// their request, for a [`min_hold`](Self::min_hold) or to remember a fencing token. Each new id that a client
+    /// sends leaves such a key. The limit does not apply to each client: one client can use up the limit with slow
+    /// requests, and all other clients are then answered with 503. So put authentication and a rate limit for each
+    /// client in front of the layer.
     ///
     /// [`check`](LockLayer::check) refuses 0.
     ///

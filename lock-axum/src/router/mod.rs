@@ -1,6 +1,7 @@
-//! The data that axum's router has about a request: its route, its path parameters, and its whole URI.
+//! Reads the data that axum's router has about a request: its route, its path parameters, and its whole URI.
 //!
-//! `with_axum` and `none` have the same functions. Without the feature `axum` there is no router, and no such data.
+//! `with_axum` and `none` have the same functions. `none` is for builds without the feature `axum`, which have no
+//! router and no such data.
 
 #[cfg(feature = "axum")]
 mod nested;

@@ -13,7 +13,7 @@ use tower::Service;
 /// The route of the probe.
 const PROBE: &str = "/probe";
 
-/// The route that the probe has found.
+/// The matched path that the probe has reported.
 #[derive(Clone)]
 struct Found(MatchedPath);
 
@@ -21,11 +21,12 @@ struct Found(MatchedPath);
 static ROUTER: LazyLock<Router> =
     LazyLock::new(|| Router::new().route(PROBE, any(async |path: MatchedPath| Extension(Found(path)))));
 
-/// Returns whether a router has matched this request with `nest_service`, and has not yet reached the nested service.
-/// The request must have no matched path. If the result is false, the request has no route.
+/// Returns whether a router passes this request on by `nest_service`, and the request has not yet reached the nested
+/// service. Call this only if the request has no matched path. If the result is `false`, the request has no route.
 ///
-/// axum shows the prefix of such a service only in front of the matched path of an inner router. So the probe is an
-/// inner router. Inside the nested service, that prefix equals the public `NestedPath`.
+/// axum shows the prefix of a nested service only in front of the matched path of an inner router. So this function
+/// calls [`ROUTER`], a probe that acts as an inner router. Inside the nested service, the prefix equals the public
+/// `NestedPath`.
 pub(crate) async fn is_passed_on(parts: &Parts) -> bool {
     let mut probe: Request = Request::default();
     *probe.uri_mut() = Uri::from_static(PROBE);

@@ -5,7 +5,7 @@ use http::request::Parts;
 
 use super::NoParams;
 
-/// See `with_axum`. Without a router, there are no path parameters.
+/// The path parameters of `with_axum`. Without a router, there are none.
 #[derive(Debug)]
 pub(crate) enum Params {}
 
@@ -31,7 +31,7 @@ pub(crate) fn uri(parts: &Parts) -> &Uri {
     &parts.uri
 }
 
-/// See `with_axum`. No key needs a route.
+/// See `with_axum`. Without a router, no request is passed on.
 #[allow(clippy::unused_async, reason = "that of the twin waits")]
 pub(crate) async fn is_passed_on(_parts: &Parts) -> bool {
     false

@@ -1,4 +1,4 @@
-//! The router of axum.
+//! Reads the data of axum's router.
 
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{MatchedPath, OriginalUri, RawPathParams};
@@ -18,7 +18,7 @@ impl Params {
     }
 }
 
-/// Returns the path parameters, which are empty if the router found no route.
+/// Returns the path parameters. If the router found no route, there are no parameters.
 pub(crate) async fn params(parts: &mut Parts) -> Result<Params, NoParams> {
     RawPathParams::from_request_parts(parts, &()).await.map(Params).map_err(|rejection| match rejection {
         RawPathParamsRejection::InvalidUtf8InPathParam(_) => NoParams::NotUtf8,

@@ -1,4 +1,5 @@
-//! The steps of a request before its handler runs: whether to lock it, the key, the limit of keys, and the lock.
+//! Runs the steps of a request before its handler: decides whether to lock, makes the keys, counts them, and acquires
+//! the lock.
 
 use std::sync::Arc;
 
@@ -13,17 +14,17 @@ use crate::extract::{LockHandle, Unlocked};
 use crate::key::{NoKey, Rendered};
 use crate::key_limit::KeyPermit;
 
-/// The way in which the handler of a request runs.
+/// The result of the admission: how the handler of the request runs.
 pub(super) enum Admitted {
-    /// The handler runs under this lock, with this treatment if the lock is lost.
+    /// The handler runs under this lock. `OnLost` says what happens to the handler if the lock is lost.
     Locked(LockGuard, OnLost, KeyPermit),
-    /// The handler runs without a lock, as the layer is configured.
+    /// The handler runs without a lock, because the options of the layer allow it.
     Unlocked(Option<KeyPermit>),
     /// The handler runs without a lock, because the router found no route.
     Unrouted,
 }
 
-/// Acquires the lock of a request. The error is the answer to a request whose handler does not run.
+/// Acquires the lock of a request. If the handler must not run, returns the answer to the client as an error.
 pub(super) async fn admit<B: Send + 'static>(
     config: &Arc<Config>,
     parts: &mut Parts,
@@ -52,7 +53,7 @@ pub(super) async fn admit<B: Send + 'static>(
             Ok(Admitted::Locked(guard, on_lost, permit))
         }
         Err(error) if config.runs_unlocked(&error) => {
-            // A handle of an outer layer is not the lock of this layer.
+            // This handle is from an outer layer. It would pretend that the lock of this layer is held.
             parts.extensions.remove::<LockHandle>();
             parts.extensions.insert(Unlocked::StoreDown(Arc::clone(config)));
             Ok(Admitted::Unlocked(Some(permit)))
@@ -63,12 +64,12 @@ pub(super) async fn admit<B: Send + 'static>(
 
 /// Admits a request that the layer does not lock.
 fn skip(parts: &mut Parts) -> Admitted {
-    // An outer layer may have set a better reason.
+    // If an outer layer has set a reason, that reason is more useful.
     parts.extensions.get_or_insert(Unlocked::Skipped);
     Admitted::Unlocked(None)
 }
 
-/// Reads the body, if the lock is acquired after the body has arrived.
+/// Reads the body if the option `after_body` is set.
 async fn read_first<B: Send + 'static>(config: &Config, body: &mut B) -> Result<(), LockRejection> {
     let Some(limit) = config.options().after_body else { return Ok(()) };
     let template = config.keys().template();

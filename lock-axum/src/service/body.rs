@@ -22,7 +22,7 @@ use crate::in_use::InUse;
 pin_project! {
     /// The body of an answer of [`Lock`](crate::Lock): the body of the wrapped service, or a problem document.
     ///
-    /// If the body carries the lock, its last frame and its end wait for the release. If the lock is lost first, the
+    /// If the body carries the lock, its last frame and its end wait for the release. If the lock is lost earlier, the
     /// body ends with an error. If the body is dropped before its end, the lock is released in the background.
     pub struct LockBody<B>
     where
@@ -53,13 +53,13 @@ pin_project! {
 
 /// The lock of a body that is still being sent.
 struct Held {
-    /// `None` if the body is sent to its end even when the lock is lost.
+    /// Completes when the lock is lost. `None` if a loss does not stop the body.
     lost: Option<Pin<Box<dyn Future<Output = LossReason> + Send>>>,
     scope: LockScope,
-    /// The bytes that remain of the announced length.
+    /// The number of bytes that are still to be sent, if the head announced a length.
     left: Option<u64>,
-    /// Whether a server stops polling when no bytes remain. Over HTTP/2 it polls to the end, because trailers may
-    /// follow.
+    /// Whether the server stops polling when no bytes remain. Over HTTP/2 the server polls to the end, because trailers
+    /// may follow.
     ends_with_length: bool,
     guard: LockGuard,
     in_use: InUse,
@@ -70,13 +70,13 @@ impl<B: Body> LockBody<B> {
         Self { state: State::Unlocked { body } }
     }
 
-    /// The body of an answer that replaces the service's body.
+    /// Makes the body of an answer that replaces the answer of the service.
     pub(crate) fn problem(body: axum_core::body::Body) -> Self {
         Self { state: State::Problem { body } }
     }
 
-    /// Makes a body that carries the lock. `announced` is the length in the head of the answer over `version`, if there
-    /// is one.
+    /// Makes a body that carries the lock. `announced` is the length in the head of the answer, if any. `version` is
+    /// the version of HTTP.
     pub(crate) fn held(
         body: B,
         guard: LockGuard,
@@ -95,10 +95,11 @@ impl<B: Body> LockBody<B> {
 }
 
 impl Held {
-    /// Returns the reason when the lock is lost.
+    /// Polls for the loss of the lock, and returns the reason. Stays pending if a loss does not stop the body.
     fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<BoxError> {
         let Some(lost) = &mut self.lost else { return Poll::Pending };
-        // Reads the clock before every frame: after a pause of the whole process, no further frame may be produced.
+        // The clock is read before every frame. If the whole process was paused beyond the lease, no further frame may
+        // be produced.
         if let Err(error) = self.guard.check_loss() {
             return Poll::Ready(error.into());
         }
@@ -120,7 +121,7 @@ impl Held {
         cx: &mut Context<'_>,
     ) -> Result<Poll<Option<Result<Frame<B::Data>, B::Error>>>, Panic> {
         let frame = self.scope.clone().enter(poll_fn(|cx| body.as_mut().poll_frame(cx)));
-        // The body is not used after a panic.
+        // The assertion holds because the body is not used after a panic.
         catch_unwind(AssertUnwindSafe(|| pin!(frame).poll(cx)))
     }
 }
@@ -141,8 +142,8 @@ impl<B: Body<Data = Bytes>> State<B>
 where
     B::Error: Into<BoxError>,
 {
-    /// Polls a body that carries the lock. The frame after which a server may stop polling is held back in the tail:
-    /// `hyper` drops a body once `is_end_stream` is true or the announced length is reached.
+    /// Polls a body that carries the lock. `hyper` drops a body when `is_end_stream` is true or the announced length is
+    /// reached. So the frame after which this happens is held back in the tail until the lock is released.
     fn poll_held(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Next<B>> {
         let StateProj::Held { mut body, tail, lock: Some(lock) } = self.project() else {
             return Poll::Ready(Next::Release);
@@ -152,8 +153,8 @@ where
             tail.push_back(Err(error));
             return Poll::Ready(Next::Release);
         }
-        // When the announced length is reached, an HTTP/1 server needs no further frame, so the body does not wait for
-        // one.
+        // The announced length is reached. An HTTP/1 server needs no further frame, so the body does not wait for
+        // another one.
         let is_full = !tail.is_empty();
         let frame = match lock.poll_frame(body.as_mut(), cx) {
             Ok(Poll::Pending) if is_full && lock.ends_with_length => return Poll::Ready(Next::Release),
@@ -162,7 +163,7 @@ where
             Err(panic) => return Poll::Ready(Next::Panic(panic)),
         };
         let frame = match frame {
-            // Trailers may follow an empty frame, if the version of HTTP has trailers.
+            // Trailers may follow an empty frame if the version of HTTP has trailers.
             Some(Ok(frame)) if is_full && is_empty(&frame) && !lock.ends_with_length => {
                 return Poll::Ready(Next::Poll);
             }
@@ -249,13 +250,13 @@ where
             State::Problem { body } => body.size_hint(),
             State::Held { body, tail, .. } if tail.is_empty() => body.size_hint(),
             State::Ended { tail } if tail.is_empty() => SizeHint::with_exact(0),
-            // A frame is held back, so the size is not known here.
+            // A frame is held back, so the remaining size is unknown here.
             State::Held { .. } | State::Releasing { .. } | State::Ended { .. } => SizeHint::new(),
         }
     }
 }
 
-/// Releases the lock, then its key; then resumes the panic of the body.
+/// Releases the lock, and then stops counting its keys. If the body has panicked, resumes the panic last.
 async fn release_with(guard: LockGuard, in_use: InUse, panic: Option<Panic>) {
     release(guard).await;
     drop(in_use);

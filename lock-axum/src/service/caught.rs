@@ -1,4 +1,4 @@
-//! Catches panics of the wrapped service, and resumes them when the lock is released.
+//! Catches panics of the wrapped service, so that they resume only after the lock is released.
 
 use std::any::Any;
 use std::future::{Future, poll_fn};
@@ -9,11 +9,11 @@ use std::task::Poll;
 /// The payload of a panic.
 pub(crate) type Panic = Box<dyn Any + Send>;
 
-/// Runs `work`. Returns its panic, which the caller resumes after the lock is released: the key must be free when the
-/// client gets an answer, also after a panic.
+/// Runs `work`, and returns its panic as an error. The caller resumes the panic after the lock is released, because the
+/// key must be free when the client gets its answer, even after a panic.
 pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Panic> {
     let mut work = pin!(work);
-    // `work` is not used after a panic.
+    // The assertion holds because `work` is not used after a panic.
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
         Ok(polled) => polled.map(Ok),
         Err(panic) => Poll::Ready(Err(panic)),

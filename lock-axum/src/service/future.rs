@@ -1,4 +1,4 @@
-//! The future of the service.
+//! Defines the future that the service returns.
 
 use std::fmt;
 use std::future::Future;
@@ -14,10 +14,10 @@ type Answer<R, E> = Result<Response<LockBody<R>>, E>;
 
 /// The future that [`Lock`](crate::Lock) returns.
 ///
-/// Dropping it, as a server does when its client disconnects, drops the handler first; then the lock is released in the
-/// background. If it is dropped while the lock is still being acquired, no lock remains.
+/// A server drops this future when its client disconnects. The handler is then dropped first, and the lock is released
+/// in the background. If the future is dropped while the lock is still being acquired, no lock remains.
 pub struct ResponseFuture<R: Body, E> {
-    // The future is boxed, because acquire, run and release of a lock are async functions, whose types have no names.
+    // The future is boxed, because the types of the async functions that acquire and release a lock have no names.
     serving: Pin<Box<dyn Future<Output = Answer<R, E>> + Send>>,
 }
 

@@ -1,4 +1,4 @@
-//! The tower service that a layer makes.
+//! Defines the tower service that a layer makes.
 
 use std::mem;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::config::{Config, Mounted};
 
 /// A service that runs each request of the wrapped service under its lock. [`LockLayer`](crate::LockLayer) makes it.
 ///
-/// If a request does not get its lock, the answer is a [`LockRejection`] and never an error. So the error type is that
-/// of the wrapped service.
+/// If a request does not get its lock, the answer is a [`LockRejection`] and never an error. So this service has the
+/// error type of the wrapped service.
 #[derive(Clone, Debug)]
 pub struct Lock<S> {
     inner: S,
@@ -61,8 +61,8 @@ where
     type Error = S::Error;
     type Future = ResponseFuture<R, S::Error>;
 
-    // The key depends on the request, so the lock is acquired in the future. A lock acquired here would stay held by a
-    // caller that polls and never calls.
+    // The lock is acquired in the future of `call`, because the key depends on the request. If a lock were acquired
+    // here, a caller that polls but never calls would hold it.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(cx)
     }
@@ -76,14 +76,15 @@ where
                 return ResponseFuture::new(std::future::ready(Ok(answer.map(LockBody::problem))));
             }
         };
-        // `poll_ready` has made `self.inner` ready, but none of its clones. So the ready service handles the request.
+        // `poll_ready` has made only `self.inner` ready, and not its clones. So `self.inner` handles the request, and a
+        // clone replaces it.
         let not_ready_inner = self.inner.clone();
         let ready_inner = mem::replace(&mut self.inner, not_ready_inner);
         ResponseFuture::new(serve(config, ready_inner, request))
     }
 }
 
-/// Serves one request, from its key to its answer.
+/// Serves one request: acquires its lock, runs the handler, and returns the answer.
 async fn serve<S, B, R>(
     config: Arc<Config>,
     inner: S,

@@ -1,4 +1,4 @@
-//! The service: one request from key to answer.
+//! The service that a layer makes. It serves each request from its key to its answer.
 
 mod admission;
 mod body;

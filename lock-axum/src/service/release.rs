@@ -7,8 +7,8 @@ use lock_core::LockGuard;
 /// The longest time that an answer waits for the release. After this time, the release continues in the background.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Releases the lock. Waits for the store only for a short time, because the answer does not depend on the release.
-/// Does not wait with [`Release::Background`](lock_core::Release::Background).
+/// Releases the lock. The wait for the store is short, because the answer does not depend on the release. With
+/// [`Release::Background`](lock_core::Release::Background), there is no wait.
 pub(super) async fn release(guard: LockGuard) {
     guard.release_within(RELEASE_TIMEOUT).await;
 }

@@ -11,20 +11,22 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body as _, Frame, SizeHint};
 
-/// The reason for which a body was not read as a whole.
+/// The reason why a body was not read as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
     TooLarge,
-    /// The client disconnected, or broke the protocol.
+    /// The client disconnected, or violated the protocol.
     Incomplete,
-    /// The service has a body type other than axum's, which cannot be replaced by the bytes that were read.
+    /// The service does not have the body type of axum. A body of another type cannot be replaced by the bytes that
+    /// were read.
     OfAnotherType,
 }
 
-/// The largest buffer that is allocated before any byte has arrived: an announced length alone must not cost memory.
+/// The largest buffer, in bytes, that is allocated before any data has arrived. An announced length alone must not cost
+/// more memory.
 const MAX_FIRST_BUFFER: u64 = 64 * 1024;
 
-/// Reads a body of axum to its end, and replaces it by the bytes that were read.
+/// Reads a body of axum to its end, and replaces the body by the bytes that were read.
 pub(crate) async fn read_first<B: Send + 'static>(body: &mut B, limit: usize) -> Result<(), Unread> {
     let Some(body) = of_axum(body) else { return Err(Unread::OfAnotherType) };
     if body.is_end_stream() {
@@ -44,7 +46,7 @@ async fn read(mut body: Body, limit: usize) -> Result<Body, Unread> {
         return Err(Unread::TooLarge);
     }
     let capacity = usize::try_from(announced.min(MAX_FIRST_BUFFER)).unwrap_or_default();
-    // The bytes are copied, because a piece of one byte may keep a whole buffer of the connection in memory.
+    // The bytes are copied. Otherwise a piece of one byte could keep a whole buffer of the connection in memory.
     let (mut data, mut trailers) = (Vec::with_capacity(capacity), None);
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         match frame.map_err(|_| Unread::Incomplete)?.into_data() {

@@ -1,4 +1,4 @@
-//! A request with its lock, from the call of the handler to the answer.
+//! Runs the handler of a request that has its lock, and returns the answer.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::key_limit::KeyPermit;
 /// A request with its lock.
 pub(super) struct Work {
     config: Arc<Config>,
-    /// The head of the request, if the answer to a lost lock needs it.
+    /// The head of the request. `None` if the answer after a loss does not need the head.
     head: Option<Arc<Parts>>,
     guard: LockGuard,
     /// Whether the handler is dropped when the lock is lost.
@@ -41,7 +41,7 @@ impl Work {
         Self { config, head, guard, on_lost, in_use }
     }
 
-    /// Runs the handler, in its own task if it must survive its client.
+    /// Runs the handler. If the handler must continue after its client disconnects, it runs in its own task.
     pub(super) async fn serve<S, B, R>(
         self,
         inner: S,
@@ -65,7 +65,7 @@ impl Work {
         }
     }
 
-    /// Runs the handler, then releases the lock, unless the body carries it on.
+    /// Runs the handler. Then releases the lock, or passes the lock on to the body of the answer.
     async fn run<S, B, R>(self, mut inner: S, request: Request<B>) -> Result<Response<LockBody<R>>, S::Error>
     where
         S: Service<Request<B>, Response = Response<R>>,
@@ -77,9 +77,9 @@ impl Work {
         let (method, version) = (parts.method.clone(), parts.version);
         let handler = async move {
             let answer = caught(async move { inner.call(Request::from_parts(parts, body)).await }).await;
-            // This scope contains the lock. A body that carries the lock runs in the scope of its handler.
+            // This scope contains the lock. If the body carries the lock, the body later runs in this scope too.
             (answer, LockScope::current())
-            // The service is dropped by now, before the lock is released.
+            // The service is dropped here, before the lock is released.
         };
         let (answer, scope) = match guard.run_on_lost(on_lost, handler).await {
             Ok(answered) => answered,
@@ -108,7 +108,7 @@ impl Work {
 }
 
 /// Runs `work` in its own task, which continues if the caller is dropped. Returns `None` if the runtime of the task
-/// shuts down first, which a caller on another runtime can observe.
+/// shuts down first. Only a caller on another runtime can see this.
 async fn detached<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Option<T> {
     // A new task does not inherit the locks of the task that spawns it.
     let work = LockScope::current().enter(work).instrument(Span::current());

@@ -1,4 +1,4 @@
-//! The journal gets the real events of a manager, because only a manager can make them.
+//! The tests add real events of a manager to the journal, because only a manager can make events.
 
 use lock_core::{LockEvents, LockManager, ManagerBuilder, backend::memory::Memory};
 
