@@ -55,8 +55,8 @@ impl TestLocksBuilder {
         self.with(|builder| builder.profile(name, profile))
     }
 
-    /// Changes any other setting of the [`ManagerBuilder`]. A program can configure its builder in a function that its
-    /// tests call here.
+    /// Changes any other setting of the [`ManagerBuilder`]. If a program configures its builder in a function, its
+    /// tests can pass this function here.
     pub fn with(mut self, change: impl FnOnce(ManagerBuilder) -> ManagerBuilder) -> Self {
         self.builder = change(self.builder);
         self
@@ -89,7 +89,7 @@ impl TestLocks {
         Self::builder().build()
     }
 
-    /// Returns a builder, to set a namespace, profiles or defaults.
+    /// Returns a builder, which can set a namespace, profiles or defaults.
     pub fn builder() -> TestLocksBuilder {
         TestLocksBuilder::new()
     }

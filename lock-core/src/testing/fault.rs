@@ -1,22 +1,25 @@
-//! The ways in which a store fails.
+//! Defines the ways in which a store can fail.
 
 use crate::error::{LockError, LockErrorKind};
 
-/// How a failing store fails.
+/// The way in which a store fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreFault {
-    /// The store cannot be reached and does nothing: [`Unavailable`](LockErrorKind::Unavailable). A strategy that waits
-    /// retries.
+    /// The store cannot be reached, and does nothing. The error is [`Unavailable`](LockErrorKind::Unavailable). A
+    /// strategy that waits retries.
     #[default]
     Unreachable,
-    /// The store executes the command, but its answer is lost: [`Unavailable`](LockErrorKind::Unavailable). A lock that
-    /// was granted this way is released in the background, if the store answers the release.
+    /// The store executes the command, but its answer is lost. The error is
+    /// [`Unavailable`](LockErrorKind::Unavailable). A lock that was granted in this way is released in the background,
+    /// if the store answers the release.
     Unanswered,
-    /// Too few nodes of the store answer: [`NoQuorum`](LockErrorKind::NoQuorum). A strategy that waits retries.
+    /// Too few nodes of the store answer. The error is [`NoQuorum`](LockErrorKind::NoQuorum). A strategy that waits
+    /// retries.
     NoQuorum,
-    /// The store refuses the command, as with a wrong password: [`Unavailable`](LockErrorKind::Unavailable), but not
-    /// [temporary](LockError::is_temporary), so no strategy retries.
+    /// The store refuses the command, for example because of a wrong password. The error is
+    /// [`Unavailable`](LockErrorKind::Unavailable), but not [temporary](LockError::is_temporary), so no strategy
+    /// retries.
     Refused,
 }
 
@@ -32,7 +35,7 @@ impl From<StoreFault> for LockError {
         let error = Self::new(kind, text);
         match fault {
             StoreFault::Unreachable => error.nothing_taken(),
-            // A node in the minority may have executed the command.
+            // If there is no quorum, a node in the minority may have executed the command.
             StoreFault::Unanswered | StoreFault::NoQuorum => error,
             StoreFault::Refused => error.permanent().nothing_taken(),
         }

@@ -1,4 +1,4 @@
-//! The events of a test's locks.
+//! Records the events of the locks in a test.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::sync::{Mutex, MutexGuard};
 pub struct TestEvent {
     /// The key, with its namespace.
     pub key: String,
-    /// The event.
+    /// The sort of event.
     pub what: Happened,
-    /// The fencing token, if it was known at the time of the event. The store returns it with a grant. A request that
-    /// got the lock by a hand-off in its process has no token until it requests one.
+    /// The fencing token, if it was known at the time of the event. The store returns the token with a grant. After a
+    /// hand-off inside its process, a request has no token until it requests one.
     pub fencing_token: Option<FencingToken>,
-    /// Whether the lock belonged to the other process (a [`TestHolder`](super::TestHolder)), not to the code under
+    /// Whether the lock belonged to the other process (a [`TestHolder`](super::TestHolder)) and not to the code under
     /// test.
     pub elsewhere: bool,
 }
 
-/// An event of a key. A nested call that enters a lock again is not recorded.
+/// A sort of event of a key. A nested call that enters a lock again is not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Happened {
@@ -32,7 +32,7 @@ pub enum Happened {
     Granted,
     /// A request ended without the lock, for this reason.
     Refused(LockErrorKind),
-    /// A request ended without the lock, and the strategy skipped it.
+    /// The strategy skipped a request, which ended without the lock.
     Skipped,
     /// The future of a request was dropped.
     Cancelled,
@@ -47,7 +47,7 @@ pub enum Happened {
 pub(super) struct History(Arc<Mutex<Vec<TestEvent>>>);
 
 impl History {
-    /// Returns a witness that records the events of one process.
+    /// Returns a [`Witness`] that records the events of one process.
     pub(super) fn scribe(&self, elsewhere: bool) -> Arc<dyn Witness> {
         Arc::new(Scribe { history: self.clone(), elsewhere })
     }
@@ -56,7 +56,7 @@ impl History {
         self.0.lock()
     }
 
-    /// Returns how often `key` was granted to the code under test.
+    /// Returns the number of times that `key` was granted to the code under test.
     pub(super) fn times_granted(&self, key: &Key) -> usize {
         let events = self.events();
         let granted = |event: &&TestEvent| event.what == Happened::Granted && !event.elsewhere;

@@ -1,4 +1,4 @@
-//! A holder in another process.
+//! Defines the holder of a key in another process.
 
 use crate::guard::LockGuard;
 
@@ -31,7 +31,7 @@ impl TestHolder {
     /// Frees the key, and returns when it is free.
     ///
     /// # Cancel safety
-    /// Dropping the future frees the key in the background.
+    /// If the future is dropped, the key is freed in the background.
     pub async fn release(self) {
         // The only possible error is that the key was released by force.
         let _ = self.0.release().await;

@@ -1,4 +1,4 @@
-//! A manager for tests, and the faults that a test can cause.
+//! Defines the manager for tests, and the faults that a test can cause.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::lease::Lease;
 use crate::manager::LockManager;
 use crate::strategy;
 
-/// A lease that does not end before the test does.
+/// The length of a lease that does not expire during a test.
 const LONG: Duration = Duration::from_secs(3_600);
 
-/// A manager with a store in memory. On demand, keys are contended, calls fail and locks are lost.
+/// A manager with a store in memory. A test can let another process hold keys, let calls fail, and take locks away.
 ///
-/// It dereferences to its [`LockManager`]: pass a clone of that manager to the code under test, or run the code in
-/// [`scope`](LockManager::scope). Each value has its own store, so tests do not affect each other.
+/// This type dereferences to its [`LockManager`]. Pass a clone of that manager to the code under test, or run the code
+/// in [`scope`](LockManager::scope). Each value has its own store, so tests do not affect each other.
 ///
 /// # Examples
 /// ```
@@ -67,10 +67,11 @@ impl TestLocks {
         &self.manager
     }
 
-    /// Lets another process hold `key`, exclusively.
+    /// Lets another process hold an exclusive lock on `key`.
     ///
     /// # Panics
-    /// When the key is held already ([`steal`](Self::steal) takes it away), or has a waiter.
+    /// Panics when the key is held already, or has a waiter. To take away a key that is held, use
+    /// [`steal`](Self::steal).
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -79,8 +80,8 @@ impl TestLocks {
         self.contend_as(key, Kind::Reentrant)
     }
 
-    /// Lets another process hold a lock of `kind` on `key`. Code that requests a semaphore needs other holders of the
-    /// same semaphore. One holder has one permit.
+    /// Lets another process hold a lock of `kind` on `key`. If the code under test requests a semaphore, let the other
+    /// process hold permits of the same semaphore. Each holder has one permit.
     ///
     /// # Panics
     /// When such a lock cannot be acquired at once.
@@ -117,7 +118,7 @@ impl TestLocks {
     /// Lets another process hold `key` for `time`. Returns when that process holds the key.
     ///
     /// # Panics
-    /// As [`contend`](Self::contend), and outside a tokio runtime.
+    /// Panics when [`contend`](Self::contend) does, and outside a tokio runtime.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -133,19 +134,19 @@ impl TestLocks {
         }
     }
 
-    /// Takes `key` away from the code under test. The holder's body is dropped at once, or its guard reports
+    /// Takes `key` away from the code under test. The work under the lock is dropped at once, or the guard reports
     /// [`Lost`](crate::LockErrorKind::Lost) with the reason [`Taken`](LossReason::Taken). Then the key is free. If the
-    /// lock has several keys, all are lost.
+    /// lock has several keys, all of them are lost.
     ///
     /// # Panics
-    /// When the code under test does not hold the key: see [`until_held`](Self::until_held).
+    /// Panics when the code under test does not hold the key. To wait for this, use [`until_held`](Self::until_held).
     #[track_caller]
     pub fn lose(&self, key: impl IntoKey) {
         let key = self.full(&named(key));
         let lost = self.leases_of(&key).filter(|lease| lease.loss().is_none());
         let lost = lost.filter(|lease| lease.lose(LossReason::Taken)).inspect(|lease| {
-            // This comes after the loss, because a real store does not grant the key to another owner before the lease
-            // has ended.
+            // The key is freed after the loss, because a real store does not grant the key to another owner before the
+            // lease has ended.
             let _ = self.store.memory.give_back(lease.claim(), None, lease.now());
         });
         assert!(lost.count() > 0, "nobody holds `{key}`, so nobody can lose it");
@@ -155,11 +156,11 @@ impl TestLocks {
     /// token.
     ///
     /// # Panics
-    /// As [`lose`](Self::lose), and when the other process cannot acquire the key, because others share it, are queued
-    /// for it, or are faster on another thread.
+    /// Panics when [`lose`](Self::lose) does. Also panics when the other process cannot acquire the key, because other
+    /// owners share the key, are queued for it, or are faster on another thread.
     ///
     /// # Cancel safety
-    /// The key is lost when the future has been polled.
+    /// The key is lost at the first poll of the future.
     #[track_caller]
     pub fn steal<K: IntoKey>(&self, key: K) -> impl Future<Output = TestHolder> + use<K> {
         let key = named(key);
@@ -170,9 +171,9 @@ impl TestLocks {
         }
     }
 
-    /// Takes the store down for the code under test: every call, including renewals and releases, fails until
-    /// [`store_up`](Self::store_up). A held lock is lost when its lease is over. The other process, that of a
-    /// [`TestHolder`], can still reach the store.
+    /// Takes the store down for the code under test. Every call fails until [`store_up`](Self::store_up), including
+    /// renewals and releases. A held lock is lost when its lease is over. The other process, which a [`TestHolder`]
+    /// belongs to, can still reach the store.
     pub fn store_down(&self) {
         self.store.switches().down = true;
     }
@@ -183,23 +184,24 @@ impl TestLocks {
     }
 
     /// Lets the next `times` attempts to acquire any key fail. An attempt is one call of the store. A strategy that
-    /// waits makes further attempts, so it succeeds if it has time for more attempts than fail.
+    /// waits makes further attempts, so it succeeds if it has time for more than `times` attempts.
     pub fn fail_next(&self, times: u32) {
         self.store.switches().failing = times;
     }
 
-    /// Lets every renewal fail until [`store_up`](Self::store_up): held locks are endangered, then lost.
+    /// Lets every renewal fail until [`store_up`](Self::store_up). Held locks are first endangered, and then lost.
     pub fn fail_renewals(&self) {
         self.store.switches().fail_renewals = true;
     }
 
-    /// Lets every release fail until [`store_up`](Self::store_up): a key stays held until a retry in the background
-    /// succeeds, or its lease is over.
+    /// Lets every release fail until [`store_up`](Self::store_up). A key then stays held until a retry in the
+    /// background succeeds, or until its lease is over.
     pub fn fail_releases(&self) {
         self.store.switches().fail_releases = true;
     }
 
-    /// Sets how failing calls fail. The default is [`StoreFault::Unreachable`]; [`store_up`](Self::store_up) resets it.
+    /// Sets the way in which calls fail. The default is [`StoreFault::Unreachable`], and [`store_up`](Self::store_up)
+    /// restores this default.
     ///
     /// # Examples
     /// ```
@@ -224,11 +226,11 @@ impl TestLocks {
         self.store.switches().delay = time;
     }
 
-    /// Waits until at least `count` requests of the code under test wait for `key`. Use this instead of a sleep, so
-    /// that the requests of the test are certainly queued.
+    /// Waits until at least `count` requests of the code under test wait for `key`. Use this method instead of a sleep,
+    /// which does not guarantee that the requests are queued.
     ///
     /// # Panics
-    /// When this has not happened within ten seconds of the tokio clock.
+    /// Panics when fewer requests wait after ten seconds of the tokio clock.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -246,7 +248,7 @@ impl TestLocks {
     /// Waits until the code under test holds `key`.
     ///
     /// # Panics
-    /// As [`until_waiting`](Self::until_waiting).
+    /// Panics when the code under test does not hold `key` after ten seconds of the tokio clock.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -261,8 +263,8 @@ impl TestLocks {
         }
     }
 
-    /// Returns the keys that the code under test holds now, sorted, with their namespace. A key with several holders is
-    /// listed once.
+    /// Returns the keys that the code under test holds now. The keys are sorted, and include their namespace. A key
+    /// with several holders is listed once.
     #[must_use]
     pub fn held_keys(&self) -> Vec<String> {
         let leases = self.manager.hub().leases();
@@ -296,7 +298,7 @@ impl TestLocks {
         self.history.events().clone()
     }
 
-    /// Returns how often `key` was granted to the code under test. Nested calls are not counted.
+    /// Returns the number of times that `key` was granted to the code under test. Nested calls are not counted.
     #[must_use]
     #[track_caller]
     pub fn times_granted(&self, key: impl IntoKey) -> usize {
@@ -313,7 +315,8 @@ impl TestLocks {
         leases.filter(move |lease| lease.claim().keys().any(|held| held == key))
     }
 
-    /// Returns how many requests of the code under test wait, in the local queue or in the queue of the store.
+    /// Returns the number of requests of the code under test that wait, in the local queue or in the queue of the
+    /// store.
     fn waiting(&self, key: &Key) -> usize {
         let engine = self.manager.engine();
         let in_store = self.store.memory.waiting(key, engine.owners.mint());

@@ -1,4 +1,4 @@
-//! The memory store, with switches that make it fail.
+//! Defines a memory store with switches that make it fail.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -22,15 +22,15 @@ pub(super) struct TestStore {
 
 #[derive(Debug, Default)]
 pub(super) struct Switches {
-    /// Every call fails.
+    /// Whether every call fails.
     pub(super) down: bool,
-    /// How many of the next attempts to acquire fail.
+    /// The number of the next attempts to acquire that fail.
     pub(super) failing: u32,
     pub(super) fail_renewals: bool,
     pub(super) fail_releases: bool,
-    /// How a call fails.
+    /// The way in which a call fails.
     pub(super) fault: StoreFault,
-    /// How long each call takes.
+    /// The duration of each call.
     pub(super) delay: Duration,
 }
 

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 /// The longest time that a test waits for an expected action.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The number of checks, while all other tasks run, before time advances.
+/// The number of checks before time advances. All other tasks can run between two checks.
 const LOOKS: usize = 100;
 /// The time by which the clock advances after these checks.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Waits until `happened` returns true. Returns false if that takes too long.
+/// Waits until `happened` returns true. Returns false if this takes longer than [`PATIENCE`].
 pub(super) async fn until(happened: impl Fn() -> bool) -> bool {
     let looking = async {
-        // A paused clock advances only when every task sleeps, so let every task run first.
+        // A paused clock advances only when every task sleeps. So every task first gets the chance to run.
         loop {
             for _ in 0..LOOKS {
                 if happened() {

@@ -8,7 +8,7 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 use crate::owner::{Identity, Owner, OwnerRecord, OwnerSource};
 
-/// Creates claims of fresh owners without a manager, each for one grant.
+/// Creates claims without a manager. Each claim has a fresh owner, and is for one grant.
 ///
 /// # Examples
 /// ```
@@ -29,7 +29,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Returns a source with its own random part.
+    /// Returns a source of claims. Its owners have a random part of their own.
     ///
     /// # Errors
     /// [`Unavailable`](LockErrorKind::Unavailable) when the operating system returns no random bytes.
@@ -60,7 +60,7 @@ impl Claims {
         self.claim(key, Mode::Exclusive, Queue::Barging, ttl)
     }
 
-    /// Returns a claim of a fresh owner on all of `keys`, sorted and without duplicates.
+    /// Returns a claim of a fresh owner on all of `keys`. The keys are sorted, and duplicates are removed.
     ///
     /// # Panics
     /// When `keys` is empty.

@@ -1,4 +1,4 @@
-//! A backend that fails on demand.
+//! Defines a backend that fails on demand.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -20,7 +20,7 @@ use crate::sync::{Mutex, MutexGuard};
 pub enum Operation {
     /// [`Backend::acquire`] with [`Ask::Probe`] or [`Ask::Try`].
     Acquire,
-    /// [`Backend::renew`], a whole batch.
+    /// [`Backend::renew`]. One call renews a whole batch.
     Renew,
     /// [`Backend::release`].
     Release,
@@ -40,23 +40,23 @@ impl Operation {
     const COUNT: usize = Self::Latch as usize + 1;
 }
 
-/// How a call fails. The error is a temporary [`Unavailable`](LockErrorKind::Unavailable).
+/// The way in which a call fails. The error is a temporary [`Unavailable`](LockErrorKind::Unavailable).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The call fails before it reaches the store, and the error says that the store did nothing.
+    /// The call fails before it reaches the store, and the error reports that the store did nothing.
     Refuse,
-    /// The request is lost in transit. The store did nothing, but the error does not say so.
+    /// The request is lost in transit. The store did nothing, but the error does not report this.
     LoseRequest,
-    /// The answer is lost in transit. The store executed the call, but the error does not say so.
+    /// The answer is lost in transit. The store executed the call, but the error does not report this.
     LoseAnswer,
-    /// The call hangs before it reaches the store, until [`FlakyControl::heal`]; then it continues.
+    /// The call hangs before it reaches the store. After [`FlakyControl::heal`] it continues.
     Hang,
-    /// The store executes the call, and its answer hangs until [`FlakyControl::heal`].
+    /// The store executes the call, but the answer hangs until [`FlakyControl::heal`].
     HangAnswer,
 }
 
-/// A backend that wraps another one and fails on demand.
+/// A backend that wraps another backend, and fails on demand.
 ///
 /// # Examples
 /// ```
@@ -84,14 +84,14 @@ pub struct Flaky<B> {
     control: FlakyControl,
 }
 
-/// The handle that plans the faults of a [`Flaky`]. Clones control the same `Flaky`.
+/// A handle that plans the faults of a [`Flaky`]. Clones of the handle control the same `Flaky`.
 #[derive(Clone, Debug)]
 pub struct FlakyControl(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     plans: [Mutex<Plan>; Operation::COUNT],
-    /// The number of calls of `heal`. A hanging call waits for the next one.
+    /// The number of calls of `heal`. A hanging call waits until this number changes.
     healed: watch::Sender<u64>,
 }
 
@@ -103,7 +103,7 @@ struct Plan {
 }
 
 impl<B: Backend> Flaky<B> {
-    /// Wraps `inner`, without planned faults. Returns the backend and its control.
+    /// Wraps `inner`. Returns the backend, which has no planned faults, and its control.
     pub fn new(inner: B) -> (Self, FlakyControl) {
         let control =
             FlakyControl(Arc::new(Shared { plans: Default::default(), healed: watch::Sender::new(0) }));
@@ -152,13 +152,13 @@ fn error(operation: Operation, what: &str) -> LockError {
 }
 
 impl FlakyControl {
-    /// Fails the next `times` calls of `operation` with `fault`, after the faults that are already planned.
+    /// Plans that `times` calls of `operation` fail with `fault`, after the faults that are already planned.
     pub fn fail_next(&self, operation: Operation, fault: Fault, times: u64) {
         self.plan(operation).faults.push_back((fault, times));
     }
 
-    /// Fails every call of `operation` with `fault` until [`heal`](Self::heal), after the faults that are already
-    /// planned.
+    /// Plans that every call of `operation` fails with `fault` until [`heal`](Self::heal), after the faults that are
+    /// already planned.
     pub fn fail_always(&self, operation: Operation, fault: Fault) {
         self.fail_next(operation, fault, u64::MAX);
     }
@@ -171,13 +171,13 @@ impl FlakyControl {
         self.0.healed.send_modify(|count| *count += 1);
     }
 
-    /// Returns how often `operation` was called, whether it succeeded or failed.
+    /// Returns the number of calls of `operation`, including calls that failed.
     #[must_use]
     pub fn calls(&self, operation: Operation) -> u64 {
         self.plan(operation).calls
     }
 
-    /// Returns how many calls of `operation` hang now, without dropped calls.
+    /// Returns the number of calls of `operation` that hang now. A call that was dropped does not count.
     #[must_use]
     pub fn hanging(&self, operation: Operation) -> u64 {
         self.plan(operation).hanging

@@ -1,11 +1,11 @@
-//! Records the holders of a key, with times. The record is checked afterwards.
+//! Records the holders of keys with times, and checks the record afterwards.
 //!
-//! Workers record every hold. [`check()`] finds holds of one key that certainly overlapped although they exclude each
-//! other, and fencing tokens whose order contradicts the order in time.
+//! Workers record every hold. [`check()`] finds two sorts of faults: holds of one key that certainly overlapped
+//! although they exclude each other, and fencing tokens whose order contradicts the order in time.
 //!
-//! Only certain times count: a hold begins when its grant was *answered* and ends when its release was *called*,
-//! or at its local deadline if that is earlier. So the check reports no false violation, whatever the network did, as
-//! long as all times come from one clock.
+//! Only certain times count. A hold begins when its grant was *answered*. It ends when its release was *called*, or at
+//! its local deadline if the deadline is earlier. So delays in the network cause no false violation, if all times come
+//! from one clock.
 
 mod check;
 #[cfg(test)]
@@ -25,17 +25,17 @@ use crate::sync::Mutex;
 /// One hold of one key. Times are counted from the start of the [`History`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// The holder: a number that the test chooses.
+    /// The number of the holder, which the test chooses.
     pub worker: usize,
     /// The locked key.
     pub key: String,
-    /// The mode of the lock, which decides what it excludes.
+    /// The mode of the lock, which decides which other holds it excludes.
     pub mode: Mode,
     /// The time when the acquire was called.
     pub asked: Duration,
-    /// The time when the acquire was answered, and also the request for a fencing token, if there was one.
+    /// The time when the acquire was answered. If the worker then requested a fencing token, the time of that answer.
     pub acquired: Duration,
-    /// The time when the release was called, or the local deadline if that came first.
+    /// The time when the release was called, or the local deadline if it is earlier.
     pub ended: Duration,
     /// The fencing token, if there is one.
     pub fence: Option<FencingToken>,
@@ -45,22 +45,23 @@ pub struct Hold {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// Two holds of one key overlapped, and they were neither both shared nor both permits of the same number.
+    /// Two holds of one key overlapped although they exclude each other: they were neither both shared, nor both
+    /// permits of the same semaphore size.
     Overlap {
         /// The hold that began first.
         first: Box<Hold>,
-        /// The hold that began before the first had ended.
+        /// The hold that began before the first hold had ended.
         second: Box<Hold>,
     },
     /// More permits of one key were held at once than there are.
     TooMany {
-        /// All holds of that moment, one more than there are permits, in the order in which they began.
+        /// All holds at that moment, in the order in which they began. There is one hold more than there are permits.
         holds: Vec<Hold>,
     },
-    /// Of two holds, one was requested after the other was granted, but its fencing token is not larger, although one
-    /// of them held the key alone. Two holds with the same token are reported in this way too.
+    /// The later of two holds was requested after the earlier was granted, and one of them held the key alone. But the
+    /// later fencing token is not larger. Two holds with the same token are also reported in this way.
     TokenOrder {
-        /// The earlier hold, with the larger token or the same one.
+        /// The earlier hold. Its token is larger than the later token, or the same.
         first: Box<Hold>,
         /// The later hold.
         second: Box<Hold>,
@@ -83,7 +84,7 @@ impl fmt::Display for Violation {
 
 impl Error for Violation {}
 
-/// A recorder of holds from many tasks. Clones record into the same history.
+/// Records the holds of many tasks. Clones record into the same history.
 ///
 /// # Examples
 /// ```
@@ -109,7 +110,7 @@ pub struct History {
 }
 
 impl History {
-    /// Returns an empty history that starts now on `clock`, the clock of the backend's
+    /// Returns an empty history that starts now on `clock`. Use the clock of the backend's
     /// [`Placement`](crate::backend::Placement::clock).
     #[must_use]
     pub fn new(clock: Clock) -> Self {
@@ -122,7 +123,8 @@ impl History {
         self.at(self.clock.now())
     }
 
-    /// Returns `moment`, such as a local deadline, as the time since the start, or zero if it was before the start.
+    /// Converts `moment`, such as a local deadline, to the time since the start. Returns zero if `moment` was before
+    /// the start.
     #[must_use]
     pub fn at(&self, moment: Moment) -> Duration {
         moment.remaining(self.start)
@@ -142,7 +144,7 @@ impl History {
     /// Runs [`check()`] on the holds recorded so far.
     ///
     /// # Errors
-    /// The first violation.
+    /// Returns the first violation.
     pub fn check(&self) -> Result<(), Violation> {
         check(&self.holds())
     }

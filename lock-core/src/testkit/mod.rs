@@ -1,11 +1,12 @@
 //! Test tools for authors of backends (feature `testkit`).
 //!
-//! - [`contract`]: the suite that every backend must pass. Its [`Capability`](crate::backend::Capability) selects the
-//!   cases.
-//! - [`history`]: records the holders of keys with times, and finds two holders at once or a fencing token out of
+//! - [`contract`]: the suite that every backend must pass. The [`Capability`](crate::backend::Capability) of the
+//!   backend selects the cases.
+//! - [`history`]: records the holders of keys with times, and finds two holders at once, or fencing tokens in the wrong
 //!   order.
-//! - [`Flaky`]: a backend that wraps another one and fails on demand, before or after the store executed the call.
-//! - [`SessionStore`]: a store whose grants live in sessions, and a handle that ends them.
+//! - [`Flaky`]: a backend that wraps another backend and fails on demand, before or after the store has executed the
+//!   call.
+//! - [`SessionStore`]: a store whose grants live in sessions, with a handle that ends sessions.
 //! - [`node_answer`]: waits until a store reports that one of its servers answers.
 //! - [`Claims`]: makes claims of fresh owners without a manager.
 //!

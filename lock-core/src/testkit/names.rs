@@ -1,4 +1,4 @@
-//! Host names for tests, which lead to several addresses.
+//! Makes host names for tests, which resolve to several addresses.
 
 use std::net::SocketAddr;
 
@@ -6,14 +6,14 @@ use crate::sync::Mutex;
 
 static NAMES: Mutex<Vec<(String, Vec<SocketAddr>)>> = Mutex::new(Vec::new());
 
-/// Makes `host` lead to `addresses`, for every network store of this process. The port of a URL is ignored.
+/// Makes `host` resolve to `addresses`, for every network store of this process. The port of a URL is ignored.
 pub fn lead(host: &str, addresses: &[SocketAddr]) {
     let mut names = NAMES.lock();
     names.retain(|(name, _)| name != host);
     names.push((host.to_owned(), addresses.to_vec()));
 }
 
-/// Returns the addresses to which a test has made `host` lead.
+/// Returns the addresses to which `host` resolves, if a test has set them.
 #[cfg(feature = "_remote")]
 pub(crate) fn addresses_of(host: &str) -> Option<Vec<SocketAddr>> {
     NAMES.lock().iter().find(|(name, _)| name == host).map(|(_, addresses)| addresses.clone())

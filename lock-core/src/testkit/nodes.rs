@@ -1,4 +1,4 @@
-//! Waits for the reports of a store about its servers.
+//! Waits until a store reports that one of its servers answers.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,7 +9,8 @@ use tokio::sync::watch;
 use crate::backend::{Backend, Listener, NodeAnswer};
 use crate::owner::Owner;
 
-/// Waits until a server of the store has answered a ping. Returns its address and the time that the answer took.
+/// Waits until a server of the store has answered a ping. Returns the address of the server and the time that the
+/// answer took.
 ///
 /// # Panics
 /// When no server has answered after `limit`.
@@ -26,7 +27,7 @@ pub async fn node_answer(backend: &impl Backend, process: u128, limit: Duration)
     answer.ok().and_then(|answer| answer.clone()).expect("the sender is here")
 }
 
-/// Keeps the first answer.
+/// A listener that keeps the first answer.
 #[derive(Debug)]
 struct First(watch::Sender<Option<(String, Duration)>>);
 

@@ -1,9 +1,9 @@
-//! The scripts of the Redis store as a server receives them, for the simulation of this workspace. Not part of the
-//! public interface.
+//! Returns the scripts of the Redis store as a server receives them, for the simulation of this workspace. This module
+//! is not part of the public interface.
 
 use crate::backend::redis::scripts::Script;
 
-/// Returns the text of a script by its name, such as `AcquireAll`, for a server that has all keys.
+/// Returns the text of the script with this name, such as `AcquireAll`, for a server that has all keys.
 #[must_use]
 pub fn shipped(name: &str) -> Option<String> {
     let script = Script::ALL.into_iter().find(|script| format!("{script:?}") == name)?;

@@ -1,4 +1,4 @@
-//! Calls that are dropped before they complete.
+//! Tests calls that are dropped before they complete.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -30,7 +30,8 @@ async fn polled<T>(mut future: BoxFuture<'_, T>, polls: usize) -> bool {
         left -= 1;
         match future.as_mut().poll(cx) {
             Poll::Ready(_) => Poll::Ready(true),
-            // An immediate poll would skip the points at which the future waits for an answer.
+            // The future is not polled again at once, because it would then skip the points at which it waits for an
+            // answer.
             Poll::Pending if left == 0 => Poll::Ready(false),
             Poll::Pending => Poll::Pending,
         }
@@ -38,7 +39,7 @@ async fn polled<T>(mut future: BoxFuture<'_, T>, polls: usize) -> bool {
     .await
 }
 
-/// A try may be dropped at any poll: a release by its owner then frees all that the try has acquired.
+/// A try may be dropped at any poll. A release by its owner then frees every key that the try has acquired.
 async fn a_try(subject: Subject) {
     for polls in 0..POLLS {
         let key = subject.key(&polls.to_string());
@@ -120,7 +121,7 @@ async fn a_wait(subject: Subject) {
     let told = async {
         while !subject.gets(&waiting).await {
             subject.backend().changed_dyn(&waiting).await;
-            // Without this pause, an endless stream of hints would not let time pass.
+            // This pause lets time pass even if hints arrive without end.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };

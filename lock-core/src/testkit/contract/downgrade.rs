@@ -1,4 +1,4 @@
-//! Downgrades from exclusive to shared, and not back.
+//! Tests downgrades from exclusive to shared. There is no upgrade back.
 
 use std::time::Duration;
 

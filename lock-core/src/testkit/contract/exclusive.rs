@@ -12,7 +12,7 @@ pub(super) fn cases() -> impl IntoIterator<Item = Case> {
         any_text_is_a_key, the_hint_is_a_lease, a_probe_takes_what_is_free]
 }
 
-/// A held key is refused to every other owner.
+/// While a key is held, every other owner is refused.
 async fn excludes(subject: Subject) {
     let key = subject.key("k");
     let holder = subject.mutex(&key);
@@ -36,7 +36,7 @@ async fn the_next_gets_it(subject: Subject) {
     }
 }
 
-/// A probe acquires a free key, is refused if another owner holds the key, and does not queue.
+/// A probe acquires a free key. If another owner holds the key, the probe is refused, and gets no queue entry.
 async fn a_probe_takes_what_is_free(subject: Subject) {
     let key = subject.key("k");
     let (holder, other, next) = (subject.mutex(&key), subject.mutex(&key), subject.mutex(&key));
@@ -79,7 +79,7 @@ async fn asks_again(subject: Subject) {
     subject.acquire(&subject.mutex(&key)).await;
 }
 
-/// An owner that acquires again with a shorter ttl keeps the lease that it has.
+/// An owner that acquires again with a shorter ttl keeps its longer lease.
 async fn asks_again_with_less(subject: Subject) {
     let key = subject.key("k");
     let claim = subject.mutex(&key);
@@ -107,7 +107,7 @@ async fn two_keys(subject: Subject) {
     }
 }
 
-/// Any text is a key, and different texts are different keys.
+/// Any text can be a key, and different texts are different keys.
 async fn any_text_is_a_key(subject: Subject) {
     let mut texts =
         ["é", "e\u{301}", "锁", "🔒", "a b", "a\r\nb", "\n", "\0", "%", "%20", "{", "}{", "'\"\\", "$1", "/"]
@@ -120,7 +120,7 @@ async fn any_text_is_a_key(subject: Subject) {
     let mut taken = Vec::new();
     for claim in &claims {
         match subject.attempt(claim).await {
-            // A text that the store cannot keep is refused with an error, and never confused with another key.
+            // A store may refuse a text that it cannot store, but must not confuse the text with another key.
             Err(error) if error.kind() == LockErrorKind::InvalidKey => {}
             answer => {
                 assert!(matches!(answer, Ok(Attempt::Granted(_))), "{}: {answer:?}", claim.key);
@@ -138,7 +138,7 @@ async fn any_text_is_a_key(subject: Subject) {
     }
 }
 
-/// A refusal reports at most the time left of the holder's lease, if it reports a time.
+/// If a refusal reports a time, this time is at most the rest of the holder's lease.
 async fn the_hint_is_a_lease(subject: Subject) {
     let key = subject.key("k");
     let holder = subject.mutex(&key);

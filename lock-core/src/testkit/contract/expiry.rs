@@ -1,4 +1,4 @@
-//! Leases expire, and not too early.
+//! Tests that leases expire, but not too early.
 
 use super::{Case, Subject, leases, list};
 use crate::backend::Attempt;
@@ -27,14 +27,14 @@ async fn not_early(subject: Subject) {
         let grant = subject.acquire(&holder).await;
         subject.granted_within(&next, holder.ttl).await;
         let held = subject.now().since(grant.sent);
-        // A manager subtracts this margin, because clocks do not run at the same rate.
+        // The check allows the margin that a manager subtracts because clocks do not run at the same rate.
         assert!(held >= grant.lease.mul_f64(0.98), "free after {held:?} of {:?}", grant.lease);
         subject.release(&next).await;
     }
 }
 
-/// The shortest lease of the capability is granted, and expires. A store that is slow compared with such a
-/// lease may sometimes fail to answer in time, but not always.
+/// The shortest lease of the capability is granted, and expires. If the store is slow compared with such a lease, some
+/// of its answers may be too late, but not all.
 async fn shortest(subject: Subject) {
     const TRIES: usize = 100;
     let key = subject.key("k");

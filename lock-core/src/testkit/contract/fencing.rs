@@ -15,12 +15,12 @@ pub(super) fn over_readers() -> impl IntoIterator<Item = Case> {
     list![|can: &Capability| can.fencing.gives_tokens() && can.shared; grows_over_readers]
 }
 
-/// Every holder of a grant that is handed off has one token. This token is larger than that of the previous holder. If
-/// processes assign numbers, it is also larger than a number that its process has assigned meanwhile. The token of the
-/// next owner is larger than all of these.
+/// Each holder of a grant that is handed off has its own token, which is larger than the token of the previous holder.
+/// If processes assign numbers, the token is also larger than a number that its process has assigned in the meantime.
+/// The token of the next owner is larger than all of these.
 async fn one_a_turn(subject: Subject) {
     let (key, can) = (subject.key("k"), subject.capability());
-    // A token that is the number of a change at a remote store cannot be raised, and no process assigns any.
+    // If tokens are the numbers of changes at a remote store, no process assigns numbers, and a token cannot be raised.
     let numbers = can.fencing == Fencing::StoreTime || can.placement == Placement::Embedded;
     let mut claim = Claim { fencing: true, ..subject.mutex(&key) };
     let grant = subject.acquire(&claim).await;
@@ -49,7 +49,7 @@ async fn one_a_turn(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// Every owner of a key has a larger fencing token than all earlier owners, however it acquired the key.
+/// Every owner of a key has a larger fencing token than all earlier owners, in whatever way the owner acquired the key.
 async fn grows_with_every_owner(subject: Subject) {
     let key = subject.key("k");
     let mut last = None;
@@ -89,7 +89,7 @@ async fn on_demand(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// Only the holder gets a token: no owner that was refused, that has released, or whose lease has expired.
+/// Only the holder gets a token. An owner gets none if it was refused, has released, or its lease has expired.
 async fn only_for_the_holder(subject: Subject) {
     let key = subject.key("k");
     let (holder, refused, released) = (subject.mutex(&key), subject.mutex(&key), subject.mutex(&key));

@@ -33,7 +33,7 @@ async fn line<const N: usize>(subject: &Subject, key: &Key) -> (Claim, [Claim; N
     (holder, claims)
 }
 
-/// A claim that only tries gets no queue entry, and overtakes no claim with a queue entry.
+/// A claim that does not wait gets no queue entry, and overtakes no claim that has a queue entry.
 async fn a_try_takes_no_place(subject: Subject) {
     let key = subject.key("k");
     let [holder, tries, waits] = [(); 3].map(|()| fifo(&subject, &key, Mode::Exclusive));
@@ -50,7 +50,8 @@ async fn a_try_takes_no_place(subject: Subject) {
     subject.release(&tries).await;
 }
 
-/// Claims are granted in the order in which they were queued, whichever claim asks first when the key is free.
+/// Claims are granted in the order in which they were queued, even if a later claim is the first to request the free
+/// key.
 async fn order_of_arrival(subject: Subject) {
     let key = subject.key("k");
     let (mut holder, claims) = line::<4>(&subject, &key).await;
@@ -77,7 +78,8 @@ async fn one_who_leaves(subject: Subject) {
     subject.release(&stays).await;
 }
 
-/// If a claim was granted without noticing it, and then gives up, its release passes the key to the next claim.
+/// A claim may give up after it was granted, but before it has noticed the grant. Its release then passes the key to
+/// the next claim.
 async fn one_who_leaves_when_served(subject: Subject) {
     let key = subject.key("k");
     let (holder, [leaves, stays]) = line(&subject, &key).await;
@@ -127,7 +129,7 @@ async fn one_who_dies_with_a_short_ttl(subject: Subject) {
     subject.release(&stays).await;
 }
 
-/// A waiter that sends heartbeats keeps its queue entry for longer than a dead waiter.
+/// A waiter that sends heartbeats keeps its queue entry for longer than the waiter lease of the store.
 async fn keeps_its_place(subject: Subject) {
     let lease = subject.waiter_lease();
     let key = subject.key("k");
@@ -146,8 +148,8 @@ async fn keeps_its_place(subject: Subject) {
     subject.release(&second).await;
 }
 
-/// The lease of a dead holder also expires while others wait. Then the head of the queue is served, with its full
-/// lease.
+/// The lease of a dead holder also expires while other claims wait. The first claim in the queue is then served with
+/// its full lease.
 async fn a_holder_that_dies(subject: Subject) {
     let key = subject.key("k");
     let gone = subject.brief(fifo(&subject, &key, Mode::Exclusive));
@@ -182,7 +184,7 @@ async fn a_writer_is_not_overtaken(subject: Subject) {
     subject.release(&late).await;
 }
 
-/// The readers at the head of the queue are served together, up to the next writer.
+/// The readers at the head of the queue are served together. Readers behind the next writer continue to wait.
 async fn readers_at_the_head_together(subject: Subject) {
     let key = subject.key("k");
     let (holder, writer) = (fifo(&subject, &key, Mode::Exclusive), fifo(&subject, &key, Mode::Exclusive));

@@ -1,4 +1,4 @@
-//! Lists of holders, and forced releases.
+//! Tests lists of holders, and forced releases.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ async fn listed(subject: &Subject, prefix: &str) -> Vec<LockInfo> {
     listed.locks
 }
 
-/// Returns the only lock on `key`.
+/// Returns the lock on `key`. Fails if the list has another lock with this prefix.
 async fn info(subject: &Subject, key: &Key) -> LockInfo {
     let mut locks = listed(subject, key.as_str()).await;
     assert_eq!(locks.len(), 1, "locks that begin with {key}: {locks:?}");
@@ -145,7 +145,7 @@ async fn no_token_is_shown(subject: Subject) {
         subject.enqueue(&subject.claim(&key, Mode::Exclusive, Queue::Fifo)).await;
     }
     let shown = format!("{:?}", info(&subject, &key).await);
-    // The key prefix of a case contains 16 digits of another manager's token; a token has 48.
+    // A token has 48 digits. The key is removed first, because its prefix contains 16 digits of another token.
     let token = claim.owner.token();
     assert!(!shown.replace(key.as_str(), "").contains(&token.as_str()[..32]), "a token is shown: {shown}");
 }
@@ -185,7 +185,7 @@ async fn one_whose_grant_is_taken_away_is_told_and_loses(subject: Subject) {
     let claim = subject.exclusive(&key);
     let heard = Heard::new(&subject, claim.owner.process());
     subject.acquire(&claim).await;
-    // A store may report only waiters, present or past, of the same connection and of the same shard, which a hash tag
+    // A store may count only waiters that its own connection has seen, and only in the same shard, which a hash tag
     // names.
     if subject.capability().waiting.by_heartbeats() {
         subject.acquire(&subject.stranger(&other, Mode::Exclusive, Queue::Barging)).await;
@@ -254,8 +254,8 @@ async fn the_next_is_served_when_a_grant_is_taken_away(subject: Subject) {
     assert!(subject.gets(&next).await);
 }
 
-/// A holder that waited shows the time of its grant, if the store keeps this time. Only times of the store are
-/// compared, because its clock may differ from ours.
+/// A holder that waited shows the time of its grant, if the store keeps this time. The case compares only times of the
+/// store, because the clock of the store may differ from the clock of this process.
 async fn one_that_waited_holds_since_its_grant(subject: Subject) {
     let key = subject.key("k");
     let queued = || subject.claim(&key, Mode::Exclusive, Queue::Fifo);

@@ -17,8 +17,8 @@ fn left(state: LatchState) -> Option<u32> {
     }
 }
 
-/// A latch is set once. A repetition by its owner gets the same answer, and another owner is informed that the latch
-/// was set already.
+/// A latch is set once. If its owner repeats the call, the answer is the same. Another owner gets the answer that the
+/// latch was set already.
 async fn is_set_once(subject: Subject) {
     let key = subject.key("k");
     let (first, second, ttl) = (subject.owner(), subject.owner(), subject.long());
@@ -44,7 +44,7 @@ async fn counts_each_owner_once(subject: Subject) {
     }
 }
 
-/// An open latch stays open: further count-downs and another set change nothing.
+/// An open latch stays open. Further count-downs and another set have no effect.
 async fn stays_open(subject: Subject) {
     let key = subject.key("k");
     subject.set_latch(&key, 1).await;
@@ -55,7 +55,7 @@ async fn stays_open(subject: Subject) {
     assert_eq!(left(subject.look(&key).await), Some(0));
 }
 
-/// After its lease has expired, an open or closed latch counts as never set.
+/// A latch whose lease has expired counts as never set, whether it was open or closed.
 async fn ends_with_its_lease(subject: Subject) {
     let (shut, open, ttl) = (subject.key("shut"), subject.key("open"), subject.short());
     let owner = subject.owner();
@@ -71,7 +71,7 @@ async fn ends_with_its_lease(subject: Subject) {
     }
 }
 
-/// Each step that does not only read a latch extends its life.
+/// Each step extends the lease of a latch, except a step that only reads the latch.
 async fn every_step_but_looking_keeps_it(subject: Subject) {
     let [counted, waited, set, looked] = ["counted", "waited", "set", "looked"].map(|name| subject.key(name));
     let (owner, brief, ttl) = (subject.owner(), subject.short(), subject.long());

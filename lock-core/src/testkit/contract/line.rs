@@ -1,4 +1,4 @@
-//! Tests the store's reports about a queue, and the claims that are not queued.
+//! Tests what the store reports about a queue, and which claims are not queued.
 
 use std::time::Duration;
 
@@ -61,8 +61,8 @@ async fn tells_how_many_wait(subject: Subject) {
     subject.release(&line[0]).await;
 }
 
-/// Checks the number of waiters in a renewal. In a session, a renewal may be answered without a request to the store,
-/// and then has no number.
+/// Checks the number of waiters in the answer to a renewal. If grants live in a session, a renewal may be answered
+/// without a request to the store. The answer then has no number.
 async fn tells_waiters(subject: &Subject, holder: &Claim, expected: usize) {
     match subject.renew(holder, subject.long()).await {
         Renewal::Renewed { waiters: None, .. } if !leases(&subject.capability()) => {}
@@ -115,7 +115,7 @@ async fn places_are_dated(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// A barging claim is not queued while its own manager holds the key, because that manager hands the key on itself. A
+/// A barging claim is not queued while its own manager holds the key, because the manager itself hands the key off. A
 /// claim in order of arrival is queued.
 async fn managers_pass_it_on_themselves(subject: Subject) {
     let key = subject.key("k");
@@ -131,7 +131,8 @@ async fn managers_pass_it_on_themselves(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// A holder that asks whether others wait is informed of a waiter, and an owner that lost the key of the new holder.
+/// The store answers that others wait while another claim waits for the key, and also if the owner no longer holds the
+/// key.
 async fn one_who_waits_is_seen_by_the_holder(subject: Subject) {
     let key = subject.key("k");
     let (holder, waits) = (subject.exclusive(&key), subject.stranger(&key, Mode::Exclusive, Queue::Barging));
@@ -148,7 +149,7 @@ async fn one_who_waits_is_seen_by_the_holder(subject: Subject) {
     subject.release(&stranger).await;
 }
 
-/// A barging claim is queued while another manager holds the key, and is served when that manager releases it.
+/// A barging claim is queued while another manager holds the key, and is served when that manager releases the key.
 async fn one_who_barges_waits_for_another_manager(subject: Subject) {
     let key = subject.key("k");
     let (holder, barges) = (subject.exclusive(&key), subject.stranger(&key, Mode::Exclusive, Queue::Barging));

@@ -11,7 +11,7 @@ use crate::error::LossReason;
 use crate::owner::Owner;
 use crate::sync::Mutex;
 
-/// How often a case repeats its attempt to be notified: a notification is a hint, and may be lost.
+/// The number of attempts of a case to be notified. A notification is a hint, and may be lost.
 const TRIES: usize = 5;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
@@ -38,7 +38,7 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// Returns a listener for `process`. It receives nothing after it is dropped.
+    /// Returns a listener that is attached to `process`. It receives notifications until it is dropped.
     pub(super) fn new(subject: &Subject, process: u128) -> Arc<Self> {
         let heard = Arc::new(Self::default());
         let listener: Arc<dyn Listener> = Arc::<Self>::clone(&heard);
@@ -56,12 +56,12 @@ impl Heard {
         events.iter().filter(|heard| *heard == event).count()
     }
 
-    /// Returns whether `event` is reported soon. Use this for a hint that the case tries again.
+    /// Returns whether `event` is reported soon. Use this for a hint if the case makes several attempts.
     async fn hears_soon(&self, event: &Event) -> bool {
         self.hears_within(event, Duration::from_secs(1)).await
     }
 
-    /// Returns whether `event` is reported, with enough time for a busy machine.
+    /// Returns whether `event` is reported. The time limit is long enough for a busy machine.
     pub(super) async fn hears(&self, event: &Event) -> bool {
         self.hears_within(event, Duration::from_secs(20)).await
     }
@@ -96,8 +96,8 @@ impl Listener for Heard {
     fn reconnected(&self) {}
 }
 
-/// The holder is notified when the first waiter of another manager begins to wait: not before, not for waiters of its
-/// own manager, and not for later waiters.
+/// The holder is notified once, when the first waiter of another manager begins to wait. Waiters of its own manager and
+/// later waiters cause no notification.
 async fn the_holder_is_told(subject: Subject) {
     for number in 0..TRIES {
         let key = subject.key(&number.to_string());

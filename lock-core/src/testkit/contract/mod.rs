@@ -1,15 +1,15 @@
 //! The contract of [`Backend`](crate::backend::Backend) as a suite of cases.
 //!
 //! [`run_all`] runs the cases that the capability of the backend requires, one after another, each on its own keys. It
-//! panics with the list of the failed cases. The store only has to answer, and may have other keys. With a
-//! remote store real time passes, because short leases have to expire: about twenty seconds in all for a store that
-//! supports everything. For the memory store, run the suite under tokio's paused clock.
+//! panics with the list of the failed cases. The store may contain other keys. With a remote store the suite takes real
+//! time, because short leases must expire: about twenty seconds for a store that supports everything. For the memory
+//! store, run the suite under tokio's paused clock.
 //!
 //! The cases for a mutex apply to every lock with one holder at a time. Each of these cases runs in every [`Variant`]
 //! that the backend supports, and its name has the variant: `exclusive::excludes`, `exclusive::excludes@write`.
 //!
-//! A case that waits for expiry asks until it is granted, and does not sleep for a fixed time. A case which shows that
-//! a lease did *not* expire measures the time with the lease of another key, which did expire.
+//! A case that waits for expiry retries until it is granted, and does not sleep for a fixed time. A case may have to
+//! show that a lease did *not* expire. It then waits until the shorter lease of another key has expired.
 
 mod cancel;
 mod downgrade;
@@ -48,14 +48,15 @@ use crate::backend::{BoxFuture, Capability, LeaseScope};
 /// The time after which a case has failed.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The largest number of runs of a case whose failures prove nothing, because the machine was slow.
+/// The largest number of runs of a case. A case runs again if its failure proves nothing, because the machine was slow.
 const GOES: usize = 3;
 
-/// One sentence of the contract, and its test.
+/// One rule of the contract, with its test.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Case {
-    /// The file and the function, with the variant if it is not the plain one: `exclusive::excludes@write`.
+    /// The names of the file and the function, and of the variant if it is not [`Variant::Plain`]:
+    /// `exclusive::excludes@write`.
     pub name: &'static str,
     /// The variant of a mutex that the case runs on.
     pub variant: Variant,
@@ -84,15 +85,16 @@ macro_rules! list {
 }
 use list;
 
-/// Returns whether each grant has its own lease, which expires. In a session no grant expires.
+/// Returns whether each grant has its own lease, which expires. If grants live in a session, no grant expires by
+/// itself.
 fn leases(can: &Capability) -> bool {
     can.lease == LeaseScope::Grant
 }
 
-/// Returns every case, whatever capability it requires.
+/// Returns all cases, including those that a backend may not need to pass.
 #[must_use]
 pub fn cases() -> Vec<Case> {
-    // The names of the variants are leaked, so they are made once for the process.
+    // The names of the variants are leaked, so they are made only once.
     static ALL: Lazy<Vec<Case>> = Lazy::new(|| {
         let mut all = Vec::new();
         for variant in Variant::ALL {
@@ -145,12 +147,12 @@ fn named(mut cases: Vec<Case>) -> Vec<Case> {
 
 /// Runs the cases that apply, each on a new subject from `make`, and reports the results.
 ///
-/// Leases and places in a queue end by real time, so a busy machine may end them before the next step of a case. If a
-/// case fails while a call took longer than an eighth of the shortest of these times, the case runs again, at most
-/// three times in all. [`Report::again`] names such a case, because a rare fault could hide in this way.
+/// Leases and queue entries expire by real time. On a busy machine they may expire before the next step of a case. So a
+/// failed case runs again, at most three times in all, if one of its calls took longer than an eighth of the shortest
+/// of these times. [`Report::again`] names such a case, because repeated runs could hide a rare fault.
 ///
 /// # Panics
-/// Never: a case that panics is a [`Failure`] in the report.
+/// Never panics. A case that panics becomes a [`Failure`] in the report.
 ///
 /// # Cancel safety
 /// If the future is dropped, the case in progress continues on the runtime until its limit of one minute.
@@ -182,7 +184,7 @@ where
     report
 }
 
-/// Runs a case once. Returns why it failed, and whether a call was slow.
+/// Runs a case once. Returns the reason if it failed, and whether a call was slow.
 async fn go(case: Case, subject: Subject) -> (Result<(), String>, bool) {
     let was_slow = subject.was_slow();
     // A separate task catches the panic of the case.

@@ -33,7 +33,7 @@ async fn so_many_and_no_more(subject: Subject) {
     }
 }
 
-/// A semaphore with one permit excludes.
+/// A semaphore with one permit has one holder at a time.
 async fn one_permit_is_a_mutex(subject: Subject) {
     let key = subject.key("k");
     for _ in 0..3 {
@@ -45,7 +45,7 @@ async fn one_permit_is_a_mutex(subject: Subject) {
     }
 }
 
-/// The permit of a dead holder becomes free when its own lease expires; the permits of others do not.
+/// The permit of a dead holder becomes free when its own lease expires. Permits of other holders stay held.
 async fn permits_end_one_by_one(subject: Subject) {
     let key = subject.key("k");
     let (gone, stays) = (subject.brief(permit(&subject, &key, 2)), permit(&subject, &key, 2));
@@ -104,7 +104,7 @@ async fn clashes(subject: &Subject, claim: &Claim, names: &[&str]) {
     ] {
         let error = answer.expect_err("another kind on a key that is held");
         assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
-        // The key itself contains letters and digits too.
+        // The key is removed from the text, because it also contains letters and digits.
         let text = error.to_string().replace(claim.key.as_str(), "");
         assert!(names.iter().all(|name| text.contains(name)), "{text}: not named: {names:?}");
     }

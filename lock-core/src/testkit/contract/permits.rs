@@ -1,4 +1,4 @@
-//! Tests several permits of a semaphore at once.
+//! Tests claims for several permits of a semaphore at once.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ fn several(subject: &Subject, key: &Key, permits: u32, of: u32) -> Claim {
     Claim { permits, ..subject.claim(key, Mode::Permit { of }, Queue::Fifo) }
 }
 
-/// Several permits are granted all at once or not at all, and one release frees them all. The remaining permits go to
-/// claims that need no more than these.
+/// Several permits are granted all at once or not at all, and one release frees them all. The remaining permits are
+/// granted to claims that need no more than these.
 async fn all_or_none(subject: Subject) {
     let key = subject.key("k");
     let [three, another, two, one] =
@@ -53,7 +53,8 @@ async fn all_or_none(subject: Subject) {
     assert_eq!(subject.release(&whole).await, Released::Expired);
 }
 
-/// A claim for several permits is not overtaken by a smaller claim for which there are enough permits.
+/// A claim for several permits is not overtaken by a later, smaller claim, even if there are enough permits for the
+/// smaller claim.
 async fn are_not_overtaken(subject: Subject) {
     let key = subject.key("k");
     let [holder, other, large, small] = [1, 1, 3, 1].map(|permits| several(&subject, &key, permits, 3));
@@ -74,7 +75,7 @@ async fn are_not_overtaken(subject: Subject) {
     subject.release(&small).await;
 }
 
-/// Small claims in a row are granted together, as long as there are permits.
+/// Successive claims in the queue are granted together if there are enough permits for them.
 async fn are_served_as_far_as_they_fit(subject: Subject) {
     let key = subject.key("k");
     let holder = several(&subject, &key, 4, 4);
@@ -112,7 +113,7 @@ async fn end_together(subject: Subject) {
     subject.granted_within(&next, gone.ttl).await;
     subject.not_renewed(&gone).await;
     subject.refused(&several(&subject, &key, 1, 3)).await;
-    // A renewal extends all permits of a grant: such a lease outlasts one that was not renewed.
+    // A renewal extends all permits of a grant, so the renewed lease must outlast the lease of `probe`.
     let probe = subject.brief(several(&subject, &subject.key("probe"), 1, 1));
     subject.acquire(&probe).await;
     subject.release(&stays).await;
@@ -149,7 +150,7 @@ async fn are_counted_and_taken_away_together(subject: Subject) {
     assert!(left <= 2, "only the waiter, if it was served");
 }
 
-/// A grant of several permits that is released with `keep_for` keeps all of them taken.
+/// If a grant of several permits is released with `keep_for`, all of its permits stay taken.
 async fn are_kept(subject: Subject) {
     let key = subject.key("k");
     let keeps = several(&subject, &key, 2, 3);

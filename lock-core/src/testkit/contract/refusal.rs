@@ -15,12 +15,12 @@ pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     all.into_iter().chain(less).chain(fencing).chain(beats).chain(shared).chain(latches)
 }
 
-/// The capability does not change, and does not contradict itself.
+/// The capability is the same at each call, and does not contradict itself.
 async fn the_capability_is_sound(subject: Subject) {
     let (first, second) = (subject.capability(), subject.capability());
     assert_eq!(format!("{first:?}"), format!("{second:?}"));
     first.validate().expect("no contradiction");
-    // The cases need a margin between a lease that expires and one that does not.
+    // The cases need a margin between a lease that expires and a lease that does not.
     assert!(subject.short() * 4 <= subject.long(), "{first:?}");
 }
 
@@ -49,7 +49,7 @@ async fn more_than_it_can(subject: Subject) {
     }
 }
 
-/// A backend whose queue entries need no heartbeat answers a heartbeat with an error that says so.
+/// A backend whose queue entries need no heartbeat answers a heartbeat with the error `Unsupported`.
 async fn a_sign_of_life_that_it_does_not_need(subject: Subject) {
     let claim = subject.exclusive(&subject.key("k"));
     let error = subject.backend().heartbeat_dyn(&claim).await.expect_err("it needs none");
@@ -68,14 +68,14 @@ async fn a_downgrade_that_it_cannot_do(subject: Subject) {
     subject.release(&claim).await;
 }
 
-/// A backend without latches answers each step with an error that says so.
+/// A backend without latches answers each step with the error `Unsupported`.
 async fn a_latch_that_it_does_not_have(subject: Subject) {
     let error =
         subject.backend().latch_dyn(&subject.key("k"), &LatchStep::Look).await.expect_err("it has none");
     assert_eq!(error.kind(), LockErrorKind::Unsupported, "{error}");
 }
 
-/// A backend without fencing tokens answers a request for one with an error that says so.
+/// A backend without fencing tokens answers a request for a token with the error `Unsupported`.
 async fn a_token_that_it_cannot_give(subject: Subject) {
     let claim: Claim = subject.exclusive(&subject.key("k"));
     subject.acquire(&claim).await;

@@ -37,7 +37,7 @@ async fn twice(subject: Subject) {
     subject.release(&second).await;
 }
 
-/// The release by an owner that never held the key changes nothing, and the answer says so.
+/// The release by an owner that never held the key changes nothing, and the answer reports this.
 async fn of_another(subject: Subject) {
     let key = subject.key("k");
     let (holder, other) = (subject.mutex(&key), subject.mutex(&key));
@@ -49,7 +49,7 @@ async fn of_another(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// The late release by an owner whose lease expired does not touch the next holder, and the answer says so.
+/// The late release by an owner whose lease has expired does not affect the next holder, and the answer reports this.
 async fn of_one_who_ran_out(subject: Subject) {
     let key = subject.key("k");
     let (stale, holder) = (subject.brief(subject.mutex(&key)), subject.mutex(&key));
@@ -60,7 +60,7 @@ async fn of_one_who_ran_out(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// If the lease expired and the key had no holder since, a release is answered with *expired*.
+/// If the lease has expired and the key has had no holder since, a release is answered with *expired*.
 async fn after_expiry(subject: Subject) {
     let claim = subject.brief(subject.mutex(&subject.key("k")));
     subject.acquire(&claim).await;
@@ -79,13 +79,13 @@ async fn keeps(subject: Subject) {
     assert_eq!(released, Released::Released);
     subject.not_renewed(&claim).await;
     subject.granted_within(&next, keep).await;
-    // The store's clock may run a little faster than ours.
+    // The clock of the store may run a little faster than the clock of this process.
     let kept = subject.now().since(before);
     assert!(kept >= keep.mul_f64(0.95), "kept for {kept:?} of {keep:?}");
     subject.release(&next).await;
 }
 
-/// A refusal says whether the key is only kept after a release, and names the owner that keeps it.
+/// If a key is only kept after a release, a refusal reports this, and names the owner that keeps the key.
 async fn says_kept(subject: Subject) {
     let key = subject.key("k");
     let (claim, next) = (subject.mutex(&key), subject.mutex(&key));
@@ -104,10 +104,10 @@ async fn a_waiter_is_told(subject: Subject) {
     subject.acquire(&holder).await;
     subject.refused(&waiting).await;
     let told = async {
-        // A hint may come too early: the waiter then waits for the next hint.
+        // A hint may be sent too early. The waiter then waits for the next hint.
         while !subject.gets(&waiting).await {
             subject.backend().changed_dyn(&waiting).await;
-            // Without this pause, an endless stream of hints would not let time pass.
+            // This pause lets time pass even if hints arrive without end.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };

@@ -64,16 +64,17 @@ async fn not_of_another(subject: Subject) {
     subject.not_renewed(&other).await;
     subject.refused(&subject.mutex(&key)).await;
     if leases(&subject.capability()) {
-        // If the renewal had extended the holder's lease, this would take longer.
+        // If the renewal had extended the holder's lease, this wait would fail.
         subject.granted_within(&subject.mutex(&key), holder.ttl).await;
     }
 }
 
-/// A large batch with grants of this owner and of others gets one answer for each, in the order of the batch.
+/// A large batch contains held grants, and grants that other owners hold. The store answers each renewal, in the order
+/// of the batch.
 async fn a_batch_is_answered_in_order(subject: Subject) {
     let claims: Vec<Claim> =
         (0..150).map(|number| subject.mutex(&subject.key(&number.to_string()))).collect();
-    // This pattern differs when it is read from the end.
+    // This pattern is not symmetric, so answers in the reverse order are found.
     let is_mine = |number: usize| number % 5 < 2;
     for (number, claim) in claims.iter().enumerate() {
         if is_mine(number) {
@@ -114,7 +115,7 @@ async fn promises_what_is_kept(subject: Subject) {
     let next = subject.mutex(&key);
     subject.granted_within(&next, lease).await;
     let after = subject.now().since(sent);
-    // The store's clock may run a little faster than ours, and may count in milliseconds.
+    // The clock of the store may run a little faster than the clock of this process, and may count in milliseconds.
     assert!(after >= lease.mul_f64(0.95), "{lease:?} were promised, and another has the key after {after:?}");
     subject.release(&next).await;
 }

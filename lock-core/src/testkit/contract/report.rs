@@ -1,4 +1,4 @@
-//! The results of a run.
+//! Defines the report of a run.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,18 +15,19 @@ pub struct Report {
     pub ran: Vec<&'static str>,
     /// The cases that the capability of the backend does not require.
     pub not_applicable: Vec<&'static str>,
-    /// The cases that ran again, because they had failed while calls were slow, listed once for each further run.
+    /// The cases that ran again, because they had failed while calls were slow. A case is listed once for each further
+    /// run.
     pub again: Vec<&'static str>,
-    /// The cases that failed, a part of [`ran`](Self::ran).
+    /// The cases that failed. Their names are also in [`ran`](Self::ran).
     pub failures: Vec<Failure>,
 }
 
 impl Report {
     /// Checks that every case of the suite passed, and that exactly the cases in `not_applicable` did not apply. So a
-    /// case cannot stop to apply unnoticed.
+    /// test notices if a case no longer applies.
     ///
-    /// Each entry of `not_applicable` is the name of a case (`release::a_waiter_is_told`), a topic for all of its cases
-    /// (`fifo::`), or a variant for all of its cases (`@write`).
+    /// Each entry of `not_applicable` is the name of one case (`release::a_waiter_is_told`), of a topic with all of its
+    /// cases (`fifo::`), or of a variant with all of its cases (`@write`).
     ///
     /// # Panics
     /// When a case failed, when a case that is not in the list did not apply, when a case in the list did apply, and

@@ -1,4 +1,4 @@
-//! Grants that live in the session of their process.
+//! Tests grants that live in the session of their process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::error::LossReason;
 use crate::key::Key;
 use crate::testkit::Claims;
 
-/// The longest time that a session may take to begin.
+/// The longest time that the start of a session may take.
 const BEGINS: Duration = Duration::from_secs(10);
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
@@ -25,7 +25,7 @@ pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     all.into_iter().chain(queued).chain(several).chain(watched)
 }
 
-/// A manager whose session can end without the session of the case.
+/// A manager with its own session, which can end while the session of the case continues.
 struct Manager {
     subject: Subject,
     claims: Claims,
@@ -49,11 +49,11 @@ impl Manager {
                 let claim = self.claim(key, Queue::Barging);
                 match self.subject.attempt(&claim).await {
                     Ok(Attempt::Granted(_)) => return claim,
-                    // The next session takes a moment to begin, and the last one a moment to end.
+                    // The old session may not have ended yet, or the next session may not have begun yet.
                     Ok(Attempt::Held(_)) => {}
                     Err(error) => assert!(error.is_temporary(), "{error}"),
                 }
-                // The session may end under this release too, which then has no answer.
+                // The session may also end during this release, which then gets no answer.
                 if let Err(error) = self.subject.backend().release_dyn(&claim, None).await {
                     assert!(error.is_temporary(), "{error}");
                 }
@@ -90,7 +90,7 @@ async fn its_end_frees_what_it_holds(subject: Subject) {
     subject.release(&kept).await;
 }
 
-/// While the session lives, a grant stays, even if the ttl of its claim is short or it is not renewed.
+/// A grant stays while its session lives, even if the ttl of its claim is short, or the grant is not renewed.
 async fn nothing_ends_before_it(subject: Subject) {
     let [key] = keys(&subject);
     let claim = subject.brief(subject.exclusive(&key));
@@ -119,7 +119,7 @@ async fn its_end_is_told_to_its_holders(subject: Subject) {
     assert_eq!(ends.heard.count(&lost(&released)), 0, "told of what it gave back");
 }
 
-/// A grant can be renewed while its session lives. A later session of the same process cannot renew it.
+/// A grant can be renewed while its session lives. A later session of the same process cannot renew the grant.
 async fn is_renewed_until_its_end(subject: Subject) {
     let [first, second] = keys(&subject);
     let ends = Manager::attach(&subject);
@@ -140,7 +140,7 @@ async fn a_release_after_its_end_is_answered(subject: Subject) {
     ends.end().await;
     let next = subject.exclusive(&taken);
     subject.granted_within(&next, Duration::ZERO).await;
-    // A release that is under way at the end has no answer.
+    // A release that is under way when the session ends gets no answer.
     assert!(
         ends.heard.hears(&Event::Lost(lost.owner, LossReason::SessionEnded)).await,
         "nobody told the holder"
@@ -163,7 +163,7 @@ async fn another_begins_after_its_end(subject: Subject) {
     subject.granted_within(&subject.exclusive(&key), Duration::ZERO).await;
 }
 
-/// The queue entries of a session end with it, and the next waiters are served.
+/// When a session ends, its queue entries are removed, and the next waiters are served.
 async fn its_end_takes_its_queue_entries_along(subject: Subject) {
     let [key] = keys(&subject);
     let (holder, stays) = (subject.exclusive(&key), subject.stranger(&key, Mode::Exclusive, Queue::Fifo));
@@ -204,10 +204,10 @@ async fn its_end_wakes_those_who_wait_for_it(subject: Subject) {
     ends.acquired(&key).await;
     let waiting = subject.exclusive(&key);
     let told = async {
-        // A hint may come too early: the waiter then waits for the next hint.
+        // A hint may be sent too early. The waiter then waits for the next hint.
         while !matches!(subject.attempt(&waiting).await, Ok(Attempt::Granted(_))) {
             subject.backend().changed_dyn(&waiting).await;
-            // Without this pause, an endless stream of hints would not let time pass.
+            // This pause lets time pass even if hints arrive without end.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };

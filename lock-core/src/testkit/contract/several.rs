@@ -1,4 +1,4 @@
-//! Tests several keys: all or none.
+//! Tests claims of several keys, which are granted all together or not at all.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn all_or_none(subject: Subject) {
     }
 }
 
-/// Every key is held: claims of one key and of several keys are refused. One release frees them all.
+/// A grant holds each of its keys, so claims of one key and of several keys are refused. One release frees all keys.
 async fn excludes_on_every_key(subject: Subject) {
     let keys = keys::<3>(&subject);
     let all = subject.all(&keys);
@@ -60,7 +60,7 @@ async fn excludes_on_every_key(subject: Subject) {
     }
 }
 
-/// A refusal names the key that is held, at any position in the request.
+/// A refusal names the key that is held, at whatever position in the request it is.
 async fn names_the_key_that_is_held(subject: Subject) {
     let keys = keys::<3>(&subject);
     for held in &keys {
@@ -73,7 +73,7 @@ async fn names_the_key_that_is_held(subject: Subject) {
     }
 }
 
-/// A request for keys of which one is in use as another kind of lock names that key.
+/// If one of the keys is in use as another kind of lock, the error names that key.
 async fn names_the_key_that_is_in_use(subject: Subject) {
     let keys = keys::<3>(&subject);
     for used in &keys {
@@ -89,7 +89,7 @@ async fn names_the_key_that_is_in_use(subject: Subject) {
     }
 }
 
-/// An owner that acquires again has all keys already, and one release frees them.
+/// If the owner acquires the keys again, it still has one grant, and one release frees all keys.
 async fn has_one_owner(subject: Subject) {
     let keys = keys::<2>(&subject);
     let all = Claim { fencing: subject.capability().fencing.gives_tokens(), ..subject.all(&keys) };
@@ -102,7 +102,7 @@ async fn has_one_owner(subject: Subject) {
     subject.acquire(&subject.all(&keys)).await;
 }
 
-/// A grant of several keys is renewed as a whole; it is not renewed when one of the keys is lost.
+/// A grant of several keys is renewed as a whole. If one of the keys is lost, the renewal is refused.
 async fn is_renewed_whole_or_not(subject: Subject) {
     let keys = keys::<3>(&subject);
     for lost in &keys {
@@ -137,7 +137,8 @@ async fn runs_out_whole(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// Claims on overlapping sets of keys, in every order, are all served: no two claims wait for each other.
+/// Claims on overlapping sets of keys are all served, in whatever order they name the keys. No two claims wait for each
+/// other.
 async fn sets_that_overlap_are_all_served(subject: Subject) {
     let keys = keys::<3>(&subject);
     let sets = [[0, 1], [1, 2], [2, 0], [1, 0], [0, 2], [2, 1]];
@@ -157,7 +158,7 @@ async fn sets_that_overlap_are_all_served(subject: Subject) {
     }
 }
 
-/// If an owner has acquired its keys one by one, a claim of all of them makes one grant, and one release frees them.
+/// If an owner has acquired keys one by one, a claim of all of these keys makes one grant. One release frees them all.
 async fn turns_single_grants_into_one(subject: Subject) {
     let keys = keys::<2>(&subject);
     let all = subject.all(&keys);
@@ -193,7 +194,8 @@ async fn overtakes_nobody(subject: Subject) {
     subject.release(&all).await;
 }
 
-/// The token of all keys is larger than the tokens that others had while the owner acquired the keys one by one.
+/// The owner acquires keys one by one, and then all of them. The token of the last grant is larger than the tokens that
+/// other owners got in the meantime.
 async fn has_another_token_than_its_single_grants(subject: Subject) {
     let keys = keys::<2>(&subject);
     for with_grant in [true, false] {
@@ -211,7 +213,7 @@ async fn has_another_token_than_its_single_grants(subject: Subject) {
     }
 }
 
-/// All keys have one token, larger than every earlier token of each key and smaller than every later one.
+/// All keys have one token. It is larger than every earlier token of each key, and smaller than every later token.
 async fn has_one_token_above_all(subject: Subject) {
     let keys = keys::<2>(&subject);
     let single = async |key: &Key| {

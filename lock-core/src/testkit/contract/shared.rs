@@ -1,4 +1,4 @@
-//! Readers and writers.
+//! Tests readers and writers.
 
 use super::{Case, Subject, leases, list};
 use crate::backend::{Capability, Claim, Mode, Queue, Released};
@@ -14,7 +14,7 @@ fn reader(subject: &Subject, key: &Key) -> Claim {
     subject.claim(key, Mode::Shared, Queue::Barging)
 }
 
-/// Any number of readers hold a key together. After the release by the last reader, a writer gets the key.
+/// Any number of readers can hold a key together. After the last reader has released the key, a writer gets it.
 async fn readers_together(subject: Subject) {
     let key = subject.key("k");
     let readers: Vec<_> = (0..10).map(|_| reader(&subject, &key)).collect();
@@ -30,7 +30,7 @@ async fn readers_together(subject: Subject) {
     subject.release(&writer).await;
 }
 
-/// A reader excludes writers, also after a renewal.
+/// A reader excludes writers, even after a renewal.
 async fn a_reader_keeps_writers_out(subject: Subject) {
     let key = subject.key("k");
     let reader = subject.brief(reader(&subject, &key));
@@ -56,7 +56,7 @@ async fn a_writer_keeps_readers_out(subject: Subject) {
     subject.release(&second).await;
 }
 
-/// The hold of a dead reader ends with its own lease, however long others hold and renew.
+/// The hold of a dead reader ends with its own lease, even if other readers hold the key for longer and renew.
 async fn readers_end_one_by_one(subject: Subject) {
     let key = subject.key("k");
     let (gone, stays) = (subject.brief(reader(&subject, &key)), reader(&subject, &key));

@@ -1,4 +1,4 @@
-//! A backend under test, and the steps of the cases.
+//! Defines the backend under test, and the steps of which cases consist.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ use crate::testkit::Claims;
 const AGAIN: Duration = Duration::from_millis(10);
 /// A lease that expires within a case.
 const SHORT: Duration = Duration::from_millis(200);
-/// How late a lease may expire or a wake-up may arrive.
+/// The longest delay that is allowed for the expiry of a lease and for a notification.
 const LATE: Duration = Duration::from_secs(5);
 
 /// A backend under test, with keys that no other case and no other run uses.
@@ -35,11 +35,11 @@ pub struct Subject {
     prefix: String,
     variant: Variant,
     short: Duration,
-    /// Ends the session of a process at the store.
+    /// The function that ends the session of a process at the store.
     ends_session: Option<EndsSession>,
     /// The listeners of the processes of the claims, if the store requires that processes are attached.
     attached: Vec<Arc<dyn Listener>>,
-    /// The longest call of the case, in microseconds.
+    /// The duration of the longest call of the case, in microseconds.
     slowest: Arc<AtomicU64>,
 }
 
@@ -96,17 +96,17 @@ impl Subject {
         }
     }
 
-    /// Sets the length of a lease that expires within a case, at least the shortest lease that the backend supports.
-    /// Default: 200 ms. Set a longer lease for a backend that uses part of the lease to collect answers, such as a
-    /// quorum. The time that is left after the answers must exceed the delays of the test machine.
+    /// Sets the length of a lease that expires within a case. The cases use at least the shortest lease that the
+    /// backend supports. Default: 200 ms. Set a longer lease for a backend that uses part of the lease to collect
+    /// answers, such as a quorum. The rest of the lease must be longer than the delays of the test machine.
     #[must_use]
     pub fn with_short_lease(mut self, short: Duration) -> Self {
         self.short = short;
         self
     }
 
-    /// Sets the function that ends the session of a process at the store, before the client notices, as an expiry
-    /// would. A store whose grants live in sessions ([`LeaseScope::Session`]) needs this for its cases.
+    /// Sets the function that ends the session of a process at the store, as if the session had expired there before
+    /// the client notices. This is required for a store whose grants live in sessions ([`LeaseScope::Session`]).
     #[must_use]
     pub fn with_session_end(
         mut self,
@@ -130,8 +130,9 @@ impl Subject {
         self
     }
 
-    /// Returns a function to call after the case. It returns whether a call took so long that the leases and places of
-    /// the case may have ended before its next step. A case has up to eight calls between two signs of life.
+    /// Returns a function to call after the case. The function returns whether a call was so slow that leases and queue
+    /// entries of the case may have expired before its next step. A case makes up to eight calls before it renews a
+    /// lease or sends a heartbeat.
     pub(super) fn was_slow(&self) -> impl FnOnce() -> bool + use<> {
         let leases = [Some(self.short()), self.capability().waiting.waiter_lease()];
         let shortest = leases.into_iter().flatten().min().unwrap_or_default();
@@ -212,12 +213,13 @@ impl Subject {
         self.claims.owner()
     }
 
-    /// Returns the same claim with a short lease.
+    /// Returns `claim` with a short lease.
     pub(super) fn brief(&self, claim: Claim) -> Claim {
         Claim { ttl: self.short(), ..claim }
     }
 
-    /// Returns the longest time for which a store with an order of arrival keeps a waiter that sends no heartbeat.
+    /// Returns the longest time for which the store keeps a waiter that sends no heartbeat. The store must have an
+    /// order of arrival.
     pub(super) fn waiter_lease(&self) -> Duration {
         self.capability().waiting.waiter_lease().expect("an order of arrival")
     }
@@ -230,7 +232,7 @@ impl Subject {
         self.timed(self.backend.acquire_dyn(claim, Ask::Try)).await
     }
 
-    /// Tries until there is an answer. With a short lease, the first answer may be too late on a busy machine.
+    /// Repeats a try until it has an answer. With a short lease, the first answer may be too late on a busy machine.
     async fn answer(&self, claim: &Claim) -> Attempt {
         let end = self.now().plus(LATE);
         loop {
@@ -274,7 +276,7 @@ impl Subject {
         }
     }
 
-    /// Repeats the claim until it is granted. Fails after `at_most` and the time by which a store may be late.
+    /// Repeats the claim until it is granted. Fails after `at_most` plus the delay that is allowed for a store.
     #[track_caller]
     pub(super) fn granted_within(
         &self,
@@ -328,12 +330,13 @@ impl Subject {
         }
     }
 
-    /// Returns the state of a queued claim, with the request that the store requires.
+    /// Requests the state of a queued claim, with the call that the store requires for this.
     async fn asks_after(&self, claim: &Claim) -> std::result::Result<Grant, Held> {
         if self.capability().waiting.by_heartbeats() {
             let end = self.now().plus(LATE);
             let mut answer = self.timed(self.backend.heartbeat_dyn(claim)).await;
-            // The limit of a heartbeat is half of a waiter's lease, so that a second heartbeat is in time, as here.
+            // A heartbeat times out after half of a waiter's lease, so that a second heartbeat is still in time, as
+            // here.
             while answer.as_ref().is_err_and(crate::LockError::is_temporary) && !end.is_past(self.now()) {
                 answer = self.timed(self.backend.heartbeat_dyn(claim)).await;
             }
@@ -363,14 +366,14 @@ impl Subject {
         }
     }
 
-    /// Waits until a queued claim is served, and keeps it alive meanwhile. Fails after `at_most` and the time by which
-    /// a store may be late.
+    /// Waits until a queued claim is served, and keeps its queue entry alive meanwhile. Fails after `at_most` plus the
+    /// delay that is allowed for a store.
     #[track_caller]
     pub(super) fn served(&self, claim: &Claim, at_most: Duration) -> impl Future<Output = Grant> + Send {
         self.served_before(claim, &[], at_most)
     }
 
-    /// Waits like [`served`](Self::served), and also keeps the claims `behind` it in the queue alive.
+    /// Waits like [`served`](Self::served), and also keeps alive the claims `behind` this claim in the queue.
     #[track_caller]
     pub(super) fn served_before(
         &self,
@@ -397,7 +400,8 @@ impl Subject {
         }
     }
 
-    /// Waits until a short lease that starts now has expired in the store. Waits for the same time if no lease expires.
+    /// Waits until a short lease that starts now has expired in the store. If the store has no leases that expire,
+    /// waits for the same time.
     pub(super) async fn short_lease_runs_out(&self) {
         if !leases(&self.capability()) {
             return tokio::time::sleep(self.short()).await;
@@ -424,7 +428,7 @@ impl Subject {
             loop {
                 match self.renew(claim, ttl).await {
                     Renewal::Renewed { .. } => return,
-                    // The answer was late, as may happen to a try.
+                    // The answer was too late, which can also happen to a try.
                     Renewal::Unknown(error) if error.is_temporary() && !end.is_past(self.now()) => {
                         tokio::time::sleep(AGAIN).await;
                     }
@@ -447,7 +451,7 @@ impl Subject {
         self.timed(self.backend.release_dyn(claim, None)).await.expect("an answer to release")
     }
 
-    /// Returns the fencing token of a grant, from the grant itself or with a further request.
+    /// Returns the fencing token of a grant. If the grant does not contain the token, requests it from the store.
     pub(super) async fn token(&self, claim: &Claim, grant: &Grant) -> FencingToken {
         match grant.fence {
             Some(fence) => fence,
@@ -455,7 +459,7 @@ impl Subject {
         }
     }
 
-    /// Awaits `future` for the time by which a store may be late. Returns whether the future completed.
+    /// Awaits `future` for the delay that is allowed for a store. Returns whether the future completed.
     pub(super) async fn in_time(&self, future: impl Future<Output = ()>) -> bool {
         tokio::time::timeout(LATE, future).await.is_ok()
     }
@@ -481,7 +485,7 @@ impl Subject {
         self.latch(key, &LatchStep::Look).await
     }
 
-    /// Polls a latch until its lease has expired. Fails after `at_most` and the time by which a store may be late.
+    /// Reads a latch until its lease has expired. Fails after `at_most` plus the delay that is allowed for a store.
     #[track_caller]
     pub(super) fn latch_is_unset_within(
         &self,

@@ -1,9 +1,9 @@
-//! The locks that the cases of a mutex run on.
+//! Defines the sorts of locks on which the cases of a mutex run.
 
 use super::Case;
 use crate::backend::{Capability, Mode, Queue};
 
-/// A lock that the cases of a mutex run on.
+/// A sort of lock on which the cases of a mutex run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Variant {

@@ -9,13 +9,13 @@ use crate::backend::Mode;
 
 /// Checks each key for overlapping holds that exclude each other, and for fencing tokens out of order, in O(n log n).
 ///
-/// Holds may overlap if all are shared, or if all are permits of the same number and no more than this number. The
-/// token of a hold that has the key alone (exclusively, or with the only permit) must be larger than all tokens granted
-/// before it was requested. The token of any other hold must be larger than the tokens of earlier holds that had the
-/// key alone. No two holds may have the same token.
+/// Holds may overlap if all are shared. They may also overlap if all are permits of semaphores of the same size, and
+/// there are no more holds than this size. A hold has the key alone if it is exclusive or has the only permit. The
+/// token of such a hold must be larger than all tokens granted before its request. The token of any other hold must be
+/// larger than the tokens of earlier holds that had the key alone. No two holds may have the same token.
 ///
 /// # Errors
-/// The first violation.
+/// Returns the first violation.
 pub fn check(holds: &[Hold]) -> Result<(), Violation> {
     let mut keys: BTreeMap<&str, Vec<&Hold>> = BTreeMap::new();
     for hold in holds {
@@ -32,11 +32,11 @@ pub fn check(holds: &[Hold]) -> Result<(), Violation> {
 
 /// Finds overlaps. `by_answer` is sorted by the time at which the grants were answered.
 fn overlap(by_answer: &[&Hold]) -> Result<(), Violation> {
-    // The current holds, with the first to end on top. All have the same mode; otherwise a violation would have been
-    // returned already.
+    // The current holds. The hold that ends first is on top. All have the same mode, because a violation has been
+    // returned otherwise.
     let mut there: BinaryHeap<Reverse<(Duration, usize)>> = BinaryHeap::new();
     for (number, hold) in by_answer.iter().enumerate() {
-        // A hold that ended before its grant was answered was never certain.
+        // A hold that ended before its grant was answered is not counted, because it was never certain.
         if hold.ended <= hold.acquired {
             continue;
         }
@@ -97,7 +97,7 @@ fn larger<'a>(largest: Option<&'a Hold>, hold: &'a Hold) -> &'a Hold {
     largest.filter(|largest| largest.fence >= hold.fence).unwrap_or(hold)
 }
 
-/// Checks that no two holds have the same token, even if their order in time is uncertain.
+/// Checks that no two holds have the same token. The order of the holds in time may be uncertain.
 fn same_token(holds: &[&Hold]) -> Result<(), Violation> {
     let mut fenced: Vec<_> = holds.iter().filter(|hold| hold.fence.is_some()).collect();
     fenced.sort_by_key(|hold| hold.fence);

@@ -1,4 +1,4 @@
-//! Tests the checker with fixed cases, and against an oracle that compares every pair of holds.
+//! Tests the checker with fixed cases, and compares it with a simple checker that looks at every pair of holds.
 
 use proptest::prelude::*;
 
@@ -28,7 +28,7 @@ fn what_is_certain_is_found() {
     assert!(is_overlap(&[hold("k", 0, 1, 100, 1), hold("k", 2, 2, 3, 2), hold("j", 0, 1, 2, 9)]));
     assert!(is_token_order(&[hold("k", 0, 1, 2, 7), hold("k", 3, 4, 5, 6)]));
     assert!(is_token_order(&[hold("k", 0, 1, 2, 7), hold("k", 0, 4, 5, 7)]), "one token twice");
-    // A token is compared with the largest of all earlier tokens, not with the last one.
+    // A token is compared with the largest of all earlier tokens, and not only with the previous token.
     assert!(is_token_order(&[hold("k", 0, 1, 2, 9), hold("k", 2, 3, 4, 3), hold("k", 5, 6, 7, 4)]));
 }
 
@@ -58,7 +58,7 @@ fn readers_are_together_and_writers_alone() {
     assert_eq!(check(&[of(Shared, 1, 9, 2), of(Shared, 2, 5, 3), of(Shared, 6, 8, 1)]), Ok(()));
     assert!(is_overlap(&[of(Shared, 1, 9, 1), of(Shared, 2, 3, 2), of(Exclusive, 5, 6, 3)]));
     assert!(is_overlap(&[of(Exclusive, 1, 9, 1), of(Shared, 5, 6, 2)]));
-    // This hold overlaps with the longest hold, not with the one that began last.
+    // The last hold overlaps with the longest hold, and not with the hold that began just before it.
     assert!(is_overlap(&[
         of(Shared, 1, 99, 1),
         of(Shared, 2, 3, 2),
@@ -96,7 +96,7 @@ fn tokens_of_readers_are_ordered_against_writers_alone() {
     assert!(is_token_order(&[of(Shared, 1, 4, 9), of(Shared, 2, 3, 9)]), "one token twice");
 }
 
-/// Generates a correct history: holds one after another, each requested at some earlier time.
+/// Generates a correct history. The holds follow one another, and each was requested at some earlier time.
 fn correct() -> impl Strategy<Value = Vec<Hold>> {
     proptest::collection::vec((1..5u64, 1..20u64, 0..30u64), 2..60).prop_map(|steps| {
         let mut time = 100;
@@ -110,7 +110,7 @@ fn correct() -> impl Strategy<Value = Vec<Hold>> {
     })
 }
 
-/// Generates any history; few of them are correct.
+/// Generates an arbitrary history. Few such histories are correct.
 fn any_history() -> impl Strategy<Value = Vec<Hold>> {
     let mode = prop_oneof![
         2 => Just(Mode::Exclusive),
@@ -126,7 +126,7 @@ fn any_history() -> impl Strategy<Value = Vec<Hold>> {
             .into_iter()
             .map(|(asked, wait, length, fence, which)| {
                 let mode = modes[usize::from(which) % modes.len()];
-                // Tokens are mostly in order, so that not every history is out of order.
+                // Tokens are mostly in order, so that some histories have a correct order.
                 let fence = fence.map(|by| FencingToken::new(asked * 10 + by));
                 Hold { mode, fence, ..hold("k", asked, asked + wait, (asked + wait + length).max(2) - 2, 0) }
             })
@@ -134,7 +134,7 @@ fn any_history() -> impl Strategy<Value = Vec<Hold>> {
     })
 }
 
-/// Returns whether holds that exclude each other overlap. An overlap includes the beginning of one of them.
+/// Returns whether holds that exclude each other overlap. It is enough to check the time at which each hold begins.
 fn overlaps(holds: &[Hold]) -> bool {
     let definite: Vec<_> = holds.iter().filter(|hold| hold.ended > hold.acquired).collect();
     definite.iter().any(|hold| {
@@ -148,7 +148,7 @@ fn overlaps(holds: &[Hold]) -> bool {
     })
 }
 
-/// Returns whether the order of two tokens is impossible.
+/// Returns whether two tokens contradict the order in time.
 fn tokens_out_of_order(holds: &[Hold]) -> bool {
     let alone = |hold: &Hold| matches!(hold.mode, Mode::Exclusive | Mode::Permit { of: 1 });
     let fenced: Vec<_> = holds.iter().filter(|hold| hold.fence.is_some()).collect();
@@ -192,7 +192,7 @@ proptest! {
     #[test]
     fn a_swapped_token_is_found((mut holds, seed) in (correct(), any::<proptest::sample::Index>())) {
         let at = seed.index(holds.len() - 1);
-        // The order is only certain if this hold was requested after the other was answered.
+        // The order is certain only if the later hold was requested after the earlier grant was answered.
         holds[at + 1].asked = holds[at].acquired + Duration::from_nanos(1);
         let (first, second) = (holds[at].fence, holds[at + 1].fence);
         (holds[at].fence, holds[at + 1].fence) = (second, first);

@@ -1,4 +1,4 @@
-//! The control of the sessions of a store.
+//! Controls the sessions of a store.
 
 use std::sync::Arc;
 
@@ -9,9 +9,10 @@ use super::sessions::Sessions;
 pub struct SessionControl(pub(super) Arc<Sessions>);
 
 impl SessionControl {
-    /// Ends the session of `process` as its expiry would: its grants and its queue entries are removed, its waiters are
-    /// woken, and its [`Listener`](crate::backend::Listener) is notified. The process begins another session with its
-    /// next claim. The call has no effect for a process that is not attached.
+    /// Ends the session of `process`, as if the session had expired. The grants and the queue entries of the session
+    /// are removed, the waiters for its keys are notified, and the [`Listener`](crate::backend::Listener) of the
+    /// process is notified. The process begins another session with its next claim. If the process is not attached, the
+    /// call has no effect.
     pub fn end(&self, process: u128) {
         self.0.end(process);
     }
@@ -21,7 +22,7 @@ impl SessionControl {
         self.processes().into_iter().for_each(|process| self.end(process));
     }
 
-    /// Returns the attached processes in order, one for each manager. See
+    /// Returns the attached processes in the order in which they were attached. Each manager is one process: see
     /// [`Owner::process`](crate::owner::Owner::process).
     #[must_use]
     pub fn processes(&self) -> Vec<u128> {
@@ -34,7 +35,7 @@ impl SessionControl {
         self.0.lose_notifications(lose);
     }
 
-    /// Notifies every process of a new connection, as a store does after an outage.
+    /// Notifies every process that its connection is new, as a store does after an outage.
     pub fn reconnect(&self) {
         self.0.listeners().iter().for_each(|listener| listener.reconnected());
     }

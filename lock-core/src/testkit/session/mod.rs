@@ -1,9 +1,8 @@
-//! A store whose grants live in sessions, like those of ZooKeeper, or of etcd with one lease for each process.
+//! A store whose grants live in sessions, as in ZooKeeper, or in etcd with one lease for each process.
 //!
-//! [`SessionStore`] is the memory store under [`LeaseScope::Session`](crate::backend::LeaseScope::Session): the grants
-//! and the queue entries of one manager live as long as its session, and [`SessionControl`] ends that session at once.
-//! It passes the contract suite. Tests use it for the effect of the end of a session on a lock, without a real store
-//! with sessions.
+//! [`SessionStore`] is the memory store with [`LeaseScope::Session`](crate::backend::LeaseScope::Session). The grants
+//! and the queue entries of a manager live as long as its session, and [`SessionControl`] can end that session at once.
+//! The store passes the contract suite. With it, a test can end the session of a lock without a real store.
 
 mod control;
 mod sessions;

@@ -1,4 +1,4 @@
-//! The sessions of a store, and the claims that live in them.
+//! Keeps the sessions of a store, and the claims that live in these sessions.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,11 +21,11 @@ use crate::sync::{Mutex, MutexGuard};
 pub(super) struct Sessions {
     pub(super) memory: Memory,
     pub(super) placement: Placement,
-    /// How long the store keeps a session without a keep-alive.
+    /// The time for which the store keeps a session without a keep-alive.
     pub(super) timeout: Duration,
     /// Whether sessions need keep-alives.
     pub(super) keep_alive: bool,
-    /// Notified when a session has ended and its process begins another session.
+    /// Is notified when a session has ended and its process begins another session.
     pub(super) over: Arc<Notify>,
     state: Mutex<State>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Sessions {
 #[derive(Debug, Default)]
 struct State {
     sessions: HashMap<u128, Session>,
-    /// Sorted by the time at which they were attached.
+    /// The attached processes, in the order in which they were attached.
     processes: Vec<u128>,
     loses_notifications: bool,
     ended: u64,
@@ -43,9 +43,9 @@ struct State {
 #[derive(Debug)]
 struct Session {
     listener: Weak<dyn Listener>,
-    /// The number of the session, which grows with every session of the process.
+    /// The number of the session. Each further session of the process has a larger number.
     number: u64,
-    /// The end of the session if no further keep-alive arrives.
+    /// The time when the session ends if no further keep-alive arrives.
     until: Option<Moment>,
     claims: HashMap<(Owner, Key), Entry>,
 }
@@ -54,7 +54,8 @@ struct Session {
 pub(super) struct Entry {
     claim: Claim,
     granted: bool,
-    /// The watch that keeps the queue entry: the memory store drops an entry without a watch. It is not polled again.
+    /// The watch that keeps the queue entry, because the memory store drops an entry without a watch. The watch is not
+    /// polled again.
     _watch: Option<BoxFuture<'static, ()>>,
 }
 
@@ -129,7 +130,7 @@ impl Sessions {
         if lease.is_zero() { Err(none("its process has no session")) } else { Ok((session.number, lease)) }
     }
 
-    /// Extends the session of `process` by another timeout. If its listener is gone, ends the session and returns
+    /// Extends the session of `process` by another timeout. If the listener was dropped, ends the session and returns
     /// `false`.
     pub(super) fn sign_of_life(&self, process: u128) -> bool {
         self.expire();
@@ -145,7 +146,8 @@ impl Sessions {
         lives
     }
 
-    /// Adds an entry to the session `number`. Returns the entry if that session has ended.
+    /// Adds an entry to the session `number`. If that session has ended, returns the entry, which the caller must
+    /// release.
     #[must_use = "an entry that is returned must be released"]
     pub(super) fn file(&self, number: u64, entry: Entry) -> Option<Entry> {
         let mut state = self.state();
@@ -155,7 +157,7 @@ impl Sessions {
             return Some(entry);
         };
         let before = session.claims.insert((entry.claim.owner, entry.claim.key.clone()), entry);
-        // The drop of the entry's watch may call a listener.
+        // Dropping the watch of the entry may call a listener, so the mutex is unlocked first.
         drop(state);
         drop(before);
         None
@@ -180,7 +182,7 @@ impl Sessions {
         drop(gone);
     }
 
-    /// Ends the sessions that have had no keep-alive in time.
+    /// Ends the sessions for which no keep-alive arrived in time.
     pub(super) fn expire(&self) {
         let now = self.now();
         let silent: Vec<u128> = {

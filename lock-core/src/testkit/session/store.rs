@@ -1,4 +1,4 @@
-//! The calls of the backend contract.
+//! Implements the calls of the backend contract.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -22,10 +22,10 @@ const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 /// The time for which the sessions of [`SessionStore::new`] are certain to live.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The memory store, with grants that belong to the session of their process. Clones share one store.
+/// A memory store whose grants belong to the session of their process. Clones share one store.
 ///
-/// Each manager has its own session from the moment at which it is [attached](Backend::attach). No grant ends before
-/// its session does. The lease of a grant is the time for which the session is certain.
+/// Each manager has its own session from the moment when it is [attached](Backend::attach). No grant ends before its
+/// session ends. The lease of a grant is the time for which the session is certain to live.
 ///
 /// # Examples
 /// ```
@@ -47,17 +47,17 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub struct SessionStore(Arc<Sessions>);
 
 impl SessionStore {
-    /// Returns an empty store in this process whose sessions live until [`SessionControl::end`], and its control.
+    /// Returns an empty store in this process, and its control. The sessions live until [`SessionControl::end`].
     #[must_use]
     pub fn new() -> (Self, SessionControl) {
         Self::over(Sessions::new(TIMEOUT, Placement::Embedded, false))
     }
 
-    /// Returns an empty store whose sessions end by themselves `timeout` after their last keep-alive, and its control.
-    /// A task on the runtime that [`Backend::attach`] passes sends three keep-alives within that time, as long as the
-    /// manager exists.
+    /// Returns an empty store, and its control. A session ends by itself if no keep-alive arrives for `timeout`. While
+    /// the manager exists, a task on the runtime that is passed to [`Backend::attach`] sends three keep-alives within
+    /// that time.
     ///
-    /// With [`Placement::Remote`] the library treats it as a remote store, and real time passes.
+    /// With [`Placement::Remote`] the library treats the store as remote, and uses real time.
     #[must_use]
     pub fn with_keep_alive(timeout: Duration, placement: Placement) -> (Self, SessionControl) {
         Self::over(Sessions::new(timeout, placement, true))
@@ -81,7 +81,7 @@ impl SessionStore {
     }
 }
 
-/// Returns the claim that the memory store receives.
+/// Returns the claim with the lease that the memory store receives.
 fn forever(claim: &Claim) -> Claim {
     Claim { ttl: FOREVER, ..claim.clone() }
 }
@@ -91,7 +91,8 @@ async fn keep_alive(sessions: Weak<Sessions>, over: Arc<Notify>, process: u128, 
     loop {
         let mut over = std::pin::pin!(over.notified());
         over.as_mut().enable();
-        // The store is not kept during the pause, so that it is dropped with its last manager.
+        // During the pause, this task holds no reference to the store, so that the store is dropped with its last
+        // manager.
         if !sessions.upgrade().is_some_and(|sessions| sessions.sign_of_life(process)) {
             return;
         }
@@ -105,7 +106,8 @@ fn without_expiry(lock: &mut LockInfo) {
 
 impl Backend for SessionStore {
     fn capability(&self) -> Capability {
-        // The lease of a lock that is not renewed must be certain when it is granted.
+        // A lock without renewals needs its whole lease at the time of the grant. So the longest lease is shorter than
+        // a session.
         let certain = if self.0.keep_alive { self.0.timeout * 2 / 3 } else { self.0.timeout };
         Capability {
             store: "session",
@@ -193,7 +195,7 @@ impl Backend for SessionStore {
         self.0.memory.attach(process, Weak::clone(&listener), None);
         let is_new = self.0.attach(process, listener);
         if let Some(background) = background.filter(|_| is_new && self.0.keep_alive) {
-            // The first claim needs a session.
+            // The first claim needs a session, so the session begins here.
             self.0.sign_of_life(process);
             let (sessions, over) = (Arc::downgrade(&self.0), Arc::clone(&self.0.over));
             background.spawn(keep_alive(sessions, over, process, self.0.timeout / 3));
