@@ -105,7 +105,7 @@ impl<K> LockLayer<K> {
     /// extractor has no access to the state of the router. To use several extractors, write them as a tuple.
     ///
     /// # Panics
-    /// If the template is invalid, or its number of placeholders differs from the number of values.
+    /// Panics if the template is invalid, or its number of placeholders differs from the number of values.
     ///
     /// # Examples
     /// ```

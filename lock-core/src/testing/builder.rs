@@ -65,7 +65,7 @@ impl TestLocksBuilder {
     /// Makes the manager.
     ///
     /// # Panics
-    /// When [`ManagerBuilder::build`] returns an error.
+    /// Panics when [`ManagerBuilder::build`] returns an error.
     #[track_caller]
     #[must_use]
     pub fn build(self) -> TestLocks {

@@ -17,7 +17,7 @@ impl TestHolder {
     /// Returns the fencing token of this holder, which is larger than the token of every earlier holder.
     ///
     /// # Panics
-    /// When the key was released by force.
+    /// Panics when the key was released by force.
     ///
     /// # Cancel safety
     /// Cancel safe.

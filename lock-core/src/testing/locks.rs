@@ -84,7 +84,7 @@ impl TestLocks {
     /// process hold permits of the same semaphore. Each holder has one permit.
     ///
     /// # Panics
-    /// When such a lock cannot be acquired at once.
+    /// Panics when such a lock cannot be acquired at once.
     ///
     /// # Cancel safety
     /// Cancel safe.

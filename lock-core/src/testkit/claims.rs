@@ -63,7 +63,7 @@ impl Claims {
     /// Returns a claim of a fresh owner on all of `keys`. The keys are sorted, and duplicates are removed.
     ///
     /// # Panics
-    /// When `keys` is empty.
+    /// Panics when `keys` is empty.
     ///
     /// # Examples
     /// ```

@@ -13,7 +13,7 @@ use crate::owner::Owner;
 /// answer took.
 ///
 /// # Panics
-/// When no server has answered after `limit`.
+/// Panics when no server has answered after `limit`.
 ///
 /// # Cancel safety
 /// If the future is dropped, the listener is removed, and the process stays attached.

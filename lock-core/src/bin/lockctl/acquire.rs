@@ -21,7 +21,7 @@ pub(crate) async fn acquire(
     waiting(locks, &lock.key, request.acquire(), signals, json).await
 }
 
-/// Waits for an acquisition, and shows the wait. A signal ends it.
+/// Waits for an acquisition, and shows the wait. A signal ends the wait.
 pub(crate) async fn waiting<T>(
     locks: &LockManager,
     key: &str,

@@ -11,7 +11,7 @@ use crate::exit::{Exit, Fault};
 use crate::out;
 use crate::table;
 
-/// Runs tasks that acquire and release locks, and prints the rate of locks and the time of each.
+/// Runs tasks that acquire and release locks. Prints the rate of locks, and the times that they take.
 pub(crate) async fn bench(store: &Store, options: &Bench, json: bool) -> Result<Exit, Fault> {
     let locks = store.connect().await?;
     let end = Instant::now() + options.time;

@@ -1,4 +1,4 @@
-//! Runs a command, with its warden.
+//! Runs a command, and its warden, which ends the command if `lockctl` cannot.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,7 +18,7 @@ use crate::warden::Warden;
 /// The pause between two checks whether processes of a command still run.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A command, and its warden.
+/// A command that runs, and its warden.
 #[derive(Debug)]
 pub(crate) struct Child {
     process: Process,
@@ -27,8 +27,8 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts a command with these variables. `grace` is the time from TERM to KILL, and `allowed` the time for which
-    /// the command may run without news of the lease.
+    /// Starts a command with these variables. `grace` is the time from TERM to KILL. `allowed` is the time for which
+    /// the command may run before the next message about its lease.
     pub(crate) fn start(
         command: &[OsString],
         variables: &[(&str, String)],
@@ -60,24 +60,25 @@ impl Child {
         }
     }
 
-    /// Sends TERM, and CONT, because a stopped command could not end.
+    /// Sends TERM. Also sends CONT, because a stopped command could not end.
     pub(crate) fn stop(&self) {
         self.target.send(&[Signal::TERM, Signal::CONT]);
     }
 
-    /// Sends KILL. Returns whether a process still ran.
+    /// Sends KILL. Returns whether a process of the command still ran.
     pub(crate) fn kill(&self) -> bool {
         self.target.send(&[Signal::KILL])
     }
 
     /// Forwards a signal to the command.
     pub(crate) fn forward(&self, signal: Signal) {
-        // The terminal itself sends INT and QUIT to all processes of its foreground.
+        // INT and QUIT are not forwarded in the foreground, because the terminal itself sends them to all processes
+        // there.
         if self.target.group || !is_foreground() || !matches!(signal, Signal::INT | Signal::QUIT) {
             self.target.forward(signal);
         }
         if self.target.group {
-            // A command that waits for a terminal is stopped, and could not end without CONT.
+            // A command in the background that waits for the terminal is stopped, and could not end without CONT.
             self.target.forward(Signal::CONT);
         }
     }
@@ -87,8 +88,8 @@ impl Child {
         self.process.wait().await
     }
 
-    /// Waits until all processes of the command have ended, while `may_wait` returns true. Then sends KILL, for at most
-    /// `kill`.
+    /// Waits for the end of all processes of the command, as long as `may_wait` returns true. Then sends KILL
+    /// repeatedly, for at most `kill`.
     pub(crate) async fn end_rest(&self, may_wait: impl Fn() -> bool, kill: Duration) {
         while may_wait() && self.target.is_alive() {
             sleep(LOOK).await;
@@ -99,12 +100,12 @@ impl Child {
         }
     }
 
-    /// Sends the warden the time for which the command may work without further news.
+    /// Sends the warden the time for which the command may run before the next message.
     pub(crate) async fn may_work(&mut self, allowed: Duration) -> Result<(), Fault> {
         self.warden.allow(allowed).await
     }
 
-    /// Ends the warden, because the command has ended. Returns whether the warden has ended the command.
+    /// Ends the warden, because the command has ended. Returns whether it was the warden that ended the command.
     pub(crate) async fn dismiss(&mut self) -> bool {
         self.warden.dismiss().await
     }
@@ -115,15 +116,15 @@ fn terminal() -> Option<File> {
     File::open("/dev/tty").ok()
 }
 
-/// Returns whether this process gets the signals of its terminal.
+/// Returns whether this process is in the foreground, and so gets the signals of its terminal.
 fn is_foreground() -> bool {
     let foreground = terminal().and_then(|terminal| rustix::termios::tcgetpgrp(terminal).ok());
     foreground.is_some_and(|group| group.as_raw_pid() == target::own_group())
 }
 
-/// Returns a command that starts this program under a name.
+/// Returns a command that starts this program again, under another name.
 pub(crate) fn own_program(name: &str) -> Result<Command, Fault> {
-    // If an upgrade has replaced this program, its path leads to another version, or to no file.
+    // The path of this program is not used. After an upgrade, the path names another version, or no file.
     #[cfg(target_os = "linux")]
     let program: Result<_, Error> = Ok("/proc/self/exe");
     #[cfg(not(target_os = "linux"))]
@@ -137,12 +138,12 @@ pub(crate) fn failed(what: &str, error: &Error) -> Fault {
     Fault::new(Exit::NOT_EXECUTABLE, format!("cannot start {what}: {error}"))
 }
 
-/// Replaces this process by the command. Returns only if that fails.
+/// Replaces this process by the command. Returns only if this fails.
 pub(crate) fn exec(parent: i32, command: &[OsString]) -> Fault {
-    // The kernel kills the command when `lockctl` is killed. The setting survives `exec`.
+    // With this setting, the kernel kills the command when `lockctl` is killed. The setting survives `exec`.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-    // `lockctl` was killed before the setting took effect.
+    // If the parent is another process, `lockctl` was killed before the setting took effect.
     if rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {
         return Fault::new(Exit::LOST, "lockctl ended before the command began");
     }

@@ -1,4 +1,4 @@
-//! A lock that outlives `lockctl`: it belongs to the holder of its token.
+//! Acquires, renews and releases a lock that outlives `lockctl`. Such a lock belongs to the process that has its token.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::out;
 use crate::signals::Signals;
 use crate::table;
 
-/// The longest time for the release of a grant whose acquisition was given up.
+/// The longest time for which a grant is awaited and released after its acquisition was given up.
 const GIVES_BACK: Duration = Duration::from_secs(2);
 
 /// Acquires a lock and prints its token. Releases the lock if the token cannot be printed.
@@ -25,7 +25,8 @@ pub(crate) async fn acquire(store: &Store, options: &Acquire, json: bool) -> Res
     }
     let acquired = waiting(&locks, &options.key, request.acquire_detached(), &mut signals, json).await;
     let Ok(lock) = acquired else {
-        // The store may still grant the request, and the token of that lock would be lost.
+        // The store may still grant the request. The shutdown releases such a lock, because nobody would know its
+        // token.
         locks.shutdown(GIVES_BACK).await;
         return acquired.map(|_| Exit::OK);
     };
@@ -43,7 +44,7 @@ pub(crate) async fn acquire(store: &Store, options: &Acquire, json: bool) -> Res
     Ok(Exit::OK)
 }
 
-/// Renews the lock of a token.
+/// Renews the lock to which a token belongs.
 pub(crate) async fn renew(store: &Store, lock: &Detached, ttl: Duration, json: bool) -> Result<Exit, Fault> {
     let locks = store.connect().await?;
     let remaining = locks.detached(lock.key.as_str(), &lock.token)?.renew(ttl).await?;
@@ -53,7 +54,7 @@ pub(crate) async fn renew(store: &Store, lock: &Detached, ttl: Duration, json: b
     Ok(Exit::OK)
 }
 
-/// Releases the lock of a token.
+/// Releases the lock to which a token belongs.
 pub(crate) async fn release(store: &Store, lock: &Detached, json: bool) -> Result<Exit, Fault> {
     let locks = store.connect().await?;
     let released = locks.detached(lock.key.as_str(), &lock.token)?.release().await?;

@@ -1,16 +1,16 @@
-//! Exit codes, and the errors that lead to them.
+//! Defines the exit codes, and the errors that lead to them.
 
 use std::process::ExitCode;
 
 use lock_core::{LockError, LockErrorKind};
 
-/// The exit code of `lockctl`: with a command under a lock, the code of the command.
+/// The exit code of `lockctl`. After a command under a lock, this is the code of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exit(pub(crate) u8);
 
 impl Exit {
     pub(crate) const OK: Self = Self(0);
-    /// The answer is no: the key is not held, or the grant was gone.
+    /// The answer is negative: for example, the key is not held, or the grant no longer exists.
     pub(crate) const NO: Self = Self(1);
     /// The command line is wrong (`EX_USAGE`).
     pub(crate) const USAGE: Self = Self(64);
@@ -24,10 +24,11 @@ impl Exit {
     pub(crate) const NOT_EXECUTABLE: Self = Self(126);
     /// The command is not found. A shell uses the same code.
     pub(crate) const NOT_FOUND: Self = Self(127);
-    /// The reader of the output has ended. A shell uses this code for a program that the signal PIPE has ended.
+    /// The process that reads the output has ended. A shell uses this code for a program that was ended by the signal
+    /// PIPE.
     pub(crate) const UNREAD: Self = Self(141);
 
-    /// Returns the code of a process that this signal has ended, as a shell does.
+    /// Returns the code that a shell uses for a process that was ended by this signal.
     pub(crate) fn of_signal(signal: i32) -> Self {
         Self(u8::try_from(128 + signal).unwrap_or(255))
     }
@@ -39,7 +40,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The failure of a command: the exit code, and the text that is printed.
+/// The failure of a command, with the exit code and the text that is printed.
 #[derive(Debug)]
 pub(crate) struct Fault {
     exit: Exit,

@@ -9,7 +9,7 @@ use crate::exit::{Exit, Fault};
 use crate::out;
 use crate::table;
 
-/// Shows a lock, then takes it from its holder.
+/// Shows a lock, and then takes it from its holder.
 pub(crate) async fn force_release(store: &Store, options: &ForceRelease, json: bool) -> Result<Exit, Fault> {
     let locks = store.connect().await?;
     let key = options.key.as_str();
@@ -34,7 +34,7 @@ pub(crate) async fn force_release(store: &Store, options: &ForceRelease, json: b
     Ok(if done { Exit::OK } else { Exit::NO })
 }
 
-/// Returns the grant to release: the named one, or the only one.
+/// Returns the grant to release. This is the grant that the command line names, or the only grant of the lock.
 fn chosen(lock: &LockInfo, id: Option<&str>) -> Result<GrantId, Fault> {
     match (id, &lock.holders[..]) {
         (Some(id), _) => Ok(id.parse()?),

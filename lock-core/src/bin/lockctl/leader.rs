@@ -1,4 +1,4 @@
-//! Shows the leader of a name.
+//! Shows the leader of a name, or runs a command as the leader.
 
 use crate::acquire::ended;
 use crate::args::{Leader, Store};
@@ -8,7 +8,7 @@ use crate::signals::Signals;
 use crate::supervise::under;
 use crate::table;
 
-/// Shows the leader, or runs a command while leading.
+/// Shows the leader, or runs a command while this process is the leader.
 pub(crate) async fn leader(store: &Store, options: Leader, json: bool) -> Result<Exit, Fault> {
     let mut signals = Signals::forwarded()?;
     let locks = signals.unless_ended(store.connect()).await?;

@@ -1,4 +1,4 @@
-//! Decides when a command must end because of the lease of its lock.
+//! Decides when a command must end because the lease of its lock ends.
 
 use std::time::Duration;
 
@@ -6,48 +6,49 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(50);
 /// The shortest pause between two checks of the lease.
 const LEAST: Duration = Duration::from_millis(5);
-/// The time by which the warden acts later than `lockctl`, except on short leases. So only one of them sends TERM.
+/// The delay after which the warden acts if `lockctl` has not acted. So only one of them sends TERM. The delay is
+/// shorter for short leases.
 const ALIKE: Duration = Duration::from_millis(20);
 
 /// The present decision about the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Work,
-    /// End by TERM: the lease is not renewed, and its rest is the time that the command needs to end.
+    /// End the command by TERM. The lease was not renewed, and the command needs the rest of the lease to end.
     Stop,
-    /// End by KILL: the lease is almost over.
+    /// End the command by KILL. The lease is almost over.
     Kill,
 }
 
-/// The times at which the command must end.
+/// The limits of the lease at which the command must end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The rest of the lease at which the command is stopped.
+    /// The command gets TERM when this time is left of the lease.
     stop: Duration,
-    /// The rest of the lease at which the command is killed, so that the kernel has enough time.
+    /// The command gets KILL when this time is left of the lease, so that the kernel has enough time.
     pub(crate) kill: Duration,
     /// The longest time from TERM to KILL.
     pub(crate) grace: Duration,
 }
 
 impl Limits {
-    /// Returns the limits for a lock with this `ttl`. A lease is renewed when a third of it is over. So its rest is
-    /// less than half only if renewals fail, or if the lease is not renewed at all.
+    /// Returns the limits for a lock with this `ttl`. A lease is renewed when a third of it is over. So less than half
+    /// of the lease is left only if renewals fail, or if there are no renewals.
     pub(crate) fn new(ttl: Duration, grace: Duration) -> Self {
         let kill = (ttl / 10).clamp(Duration::from_millis(50), Duration::from_secs(1)).min(ttl / 4);
         let grace = grace.min(ttl / 3);
         Self { stop: kill + grace, kill, grace }
     }
 
-    /// Returns how long the command may run without further news of its lease. `lockctl` [stops](Verdict::Stop) the
-    /// command a little earlier than this, so that the warden acts second.
+    /// Returns the time for which the command may run before the next message about its lease. `lockctl`
+    /// [stops](Verdict::Stop) the command a little earlier, so that the warden acts only if `lockctl` does not.
     pub(crate) fn may_work(self, remaining: Duration) -> Duration {
         let after = (self.kill / 4).max(ALIKE).min(self.kill / 2);
         remaining.saturating_sub(self.stop - after)
     }
 
-    /// Returns the pause before the next check of the lease, which is in time to stop the command. `remaining` is the
-    /// rest of the lease.
+    /// Returns the pause before the next check of the lease. The check comes early enough to stop the command in time.
+    /// `remaining` is the rest of the lease.
     pub(crate) fn look_after(self, remaining: Duration) -> Duration {
         if remaining.is_zero() {
             // The command was killed, or continues because of `--on-lost warn`.

@@ -1,4 +1,5 @@
-//! `lockctl` acquires, shows and frees the locks of a store, for a shell, a cron job and the person on call.
+//! `lockctl` acquires, shows and releases the locks of a store. It is a tool for shells, cron jobs and the person on
+//! call.
 //!
 //! | file | contains |
 //! | --- | --- |
@@ -59,8 +60,8 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return refused(&error),
     };
-    // The runtime has one thread. A command is started with a parent-death signal, so the kernel kills the command when
-    // the thread that started it ends.
+    // The runtime has one thread, because a command is started with a parent-death signal. The kernel kills the command
+    // when the thread that started it ends.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Fault::new(Exit::STORE, format!("no runtime: {error}")).report(false),
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints why the command line is refused, or the help that was requested.
+/// Prints the reason why the command line is refused, or the help if the command line requests it.
 fn refused(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let _ = error.print();

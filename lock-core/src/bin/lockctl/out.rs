@@ -6,15 +6,14 @@ use std::os::fd::AsFd;
 
 use crate::exit::Exit;
 
-/// Returns the columns and the rows of a terminal, or 80 and 24 if it has no size, as under `script`.
+/// Returns the columns and the rows of a terminal. If the terminal has no size, as under `script`, returns 80 and 24.
 pub(crate) fn size(terminal: impl AsFd) -> (usize, usize) {
     let size = rustix::termios::tcgetwinsize(terminal).map_or((0, 0), |size| (size.ws_col, size.ws_row));
     let or = |value: u16, other| if value == 0 { other } else { usize::from(value) };
     (or(size.0, 80), or(size.1, 24))
 }
 
-/// Prints a line. If the reader has ended, as `head` does, exits with the code of a program that the signal PIPE has
-/// ended.
+/// Prints a line. If the reader of the output has ended, as `head` does, exits with [`Exit::UNREAD`].
 pub(crate) fn line(text: impl Display) {
     print(format_args!("{text}\n"));
 }
@@ -26,7 +25,7 @@ pub(crate) fn print(text: impl Display) {
     }
 }
 
-/// Prints a text like [`print()`], but returns `false` if the reader has ended.
+/// Prints a text and flushes it. Returns `false` if the reader of the output has ended.
 pub(crate) fn is_read(text: impl Display) -> bool {
     let mut out = std::io::stdout();
     write!(out, "{text}").and_then(|()| out.flush()).is_ok()

@@ -1,4 +1,4 @@
-//! The tables of Postgres.
+//! Makes the tables of Postgres, or prints the statements for this.
 
 use lock_core::backend::postgres::{migrate as make, migration};
 
@@ -6,7 +6,7 @@ use crate::args::Store;
 use crate::exit::{Exit, Fault};
 use crate::out;
 
-/// Makes the tables.
+/// Makes the tables in the database that the command line names.
 pub(crate) async fn migrate(store: &Store, json: bool) -> Result<Exit, Fault> {
     make(store.url()?).await?;
     if json {

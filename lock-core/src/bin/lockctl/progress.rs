@@ -1,5 +1,5 @@
-//! Shows the wait for a lock. On a terminal this is one line that changes, elsewhere a line at the start and a line
-//! every ten seconds.
+//! Shows the wait for a lock. On a terminal, this is one line that changes. Elsewhere, this is a line at the start and
+//! a line every ten seconds.
 
 use std::convert::Infallible;
 use std::io::{IsTerminal, Write};
@@ -11,9 +11,9 @@ use tokio::time::{Instant, sleep};
 use crate::out;
 use crate::table;
 
-/// A shorter wait is not shown.
+/// The shortest wait that is shown.
 const QUIET: Duration = Duration::from_millis(300);
-/// The pause between two look-ups of the holder: on a terminal, and elsewhere.
+/// The pause between two reads of the holder: first on a terminal, then elsewhere.
 const LOOK: Duration = Duration::from_secs(1);
 const LINE: Duration = Duration::from_secs(10);
 const TURN: Duration = Duration::from_millis(100);
@@ -25,7 +25,7 @@ pub(crate) struct Progress<'a> {
     key: &'a str,
     json: bool,
     started: Instant,
-    /// Whether there is a line on the terminal, which is erased at the end.
+    /// Whether a line is on the terminal. This line is erased at the end.
     shown: bool,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Progress<'a> {
         Self { locks, key, json, started: Instant::now(), shown: false }
     }
 
-    /// Shows the wait for as long as the future is polled.
+    /// Shows the wait until the future is dropped.
     pub(crate) async fn show(mut self) -> Infallible {
         sleep(QUIET).await;
         if self.json || !std::io::stderr().is_terminal() {
@@ -53,7 +53,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Returns the lock on the key. Returns `None` also if the store fails, because the wait itself reports that.
+    /// Returns the lock on the key. If the store fails, returns `None`, because the wait itself reports the failure.
     async fn look(&self) -> Option<LockInfo> {
         self.locks.inspect(self.key).await.ok().flatten()
     }

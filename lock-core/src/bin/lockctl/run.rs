@@ -1,4 +1,4 @@
-//! The command `run`.
+//! Implements the command `run`.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -11,7 +11,8 @@ use crate::signals::Signals;
 use crate::supervise::under;
 use crate::table;
 
-/// The variable with the locks of all outer `lockctl run`, one a line: the process, and a hash of store and key.
+/// The environment variable with the locks of all outer `lockctl run`. Each line has one lock: the process, and a hash
+/// of the store and the key.
 const HELD: &str = "LOCKCTL_HELD";
 
 /// Runs the command while holding the lock.
@@ -31,8 +32,8 @@ pub(crate) async fn run(store: &Store, options: Run, json: bool) -> Result<Exit,
     ended.exit(&what, loss, guard.release().await.err())
 }
 
-/// Returns the value of [`HELD`] for the command. Refuses a wait without a limit for the lock of an outer
-/// `lockctl run`.
+/// Returns the value of [`HELD`] for the command. Refuses to wait without a limit for a lock that an outer `lockctl
+/// run` holds.
 async fn nested(store: &Store, locks: &LockManager, lock: &Lock) -> Result<String, Fault> {
     let mut hash = DefaultHasher::new();
     (store.url()?, &store.namespace, &lock.key).hash(&mut hash);
@@ -42,7 +43,8 @@ async fn nested(store: &Store, locks: &LockManager, lock: &Lock) -> Result<Strin
     let around: Vec<u32> = around.filter_map(|(process, _)| process.parse().ok()).collect();
     let waits = !lock.no_wait && lock.wait.is_none() && !lock.shared && lock.permits.is_none();
     if waits && !around.is_empty() {
-        // A process that outlives an outer lock still has the variable. Only the store shows whether the lock is held.
+        // A process may outlive an outer lock, and still have the variable. So the store must confirm that the lock is
+        // held.
         let found = locks.inspect(lock.key.as_str()).await?;
         let holders = found.iter().flat_map(|lock| &lock.holders).filter_map(|holder| holder.record.as_ref());
         if holders

@@ -1,4 +1,4 @@
-//! The signals that `lockctl` forwards, or that end it.
+//! Receives the signals that end `lockctl`, or that `lockctl` forwards to a command.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -7,10 +7,10 @@ use crate::exit::{Exit, Fault};
 /// Signals that end a process by default.
 const ENDING: [SignalKind; 4] =
     [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()];
-/// Further signals that a command may handle.
+/// Further signals that are forwarded, because a command may handle them.
 const FORWARDED: [SignalKind; 2] = [SignalKind::user_defined1(), SignalKind::user_defined2()];
 
-/// Receives signals, which replaces their default action.
+/// A receiver of signals. It replaces their default action.
 #[derive(Debug)]
 pub(crate) struct Signals(Vec<(i32, Signal)>);
 
@@ -25,12 +25,12 @@ impl Signals {
         Self::receive(&[&ENDING[..], &FORWARDED[..]].concat())
     }
 
-    /// Receives the signal of Ctrl-Z.
+    /// Receives the signal that Ctrl-Z sends.
     pub(crate) fn stopping() -> Result<Self, Fault> {
         Self::receive(&[SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw())])
     }
 
-    /// Receives nothing.
+    /// Receives no signals.
     pub(crate) fn none() -> Self {
         Self(Vec::new())
     }
@@ -43,7 +43,7 @@ impl Signals {
         signals.map(Self).map_err(|error| Fault::new(Exit::STORE, format!("cannot receive signals: {error}")))
     }
 
-    /// Returns the result of `call`, or an error if a signal comes first.
+    /// Returns the result of `call`, or an error if a signal arrives first.
     pub(crate) async fn unless_ended<T>(
         &mut self,
         call: impl Future<Output = Result<T, Fault>>,
@@ -69,7 +69,8 @@ impl Signals {
     }
 }
 
-/// Returns the signals that this process was started to ignore, as under `nohup`, one bit each. They stay ignored.
+/// Returns the signals that this process has ignored since its start, as under `nohup`. Each signal is one bit. These
+/// signals stay ignored.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! The manager of the store that the command line names.
+//! Connects to the store that the command line names.
 
 use lock_core::{LockManager, ManagerBuilder};
 

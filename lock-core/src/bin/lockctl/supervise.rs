@@ -17,10 +17,10 @@ use crate::signals::Signals;
 /// The time for which a command may work after the loss of its lock with `--on-lost warn`.
 const FOR_EVER: Duration = Duration::from_secs(1_000_000_000);
 
-/// How a command under a lock has ended.
+/// The way in which a command under a lock has ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// The command ended by itself, or by a signal of another process.
+    /// The command ended by itself, or another process ended it by a signal.
     Done(Exit),
     /// The command was stopped, because the lock was about to be lost.
     Stopped,
@@ -29,8 +29,9 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
-    /// Returns the exit code. `loss` is the reason why `what` was lost, and `release` the reason why its release
-    /// failed. A failed release is printed, but does not change the code: the key is free when its lease is over.
+    /// Returns the exit code. `loss` is the reason why the lock, which is named `what`, was lost. `release` is the
+    /// reason why its release failed. A failed release is printed, but does not change the code, because the key is
+    /// free when its lease is over.
     pub(crate) fn exit(
         self,
         what: &str,
@@ -66,7 +67,7 @@ pub(crate) async fn under(
 ) -> Ended {
     let mut variables = vec![("LOCK_KEY", guard.key().to_owned())];
     variables.extend(more.iter().cloned());
-    // A store without fencing tokens refuses this. The command then gets no token.
+    // A store without fencing tokens answers with an error. The command then gets no token.
     if let Ok(token) = guard.fencing_token().await {
         variables.push(("LOCK_FENCING_TOKEN", token.to_string()));
     }
@@ -85,8 +86,9 @@ pub(crate) async fn under(
     ended
 }
 
-/// Renews a lease whose rest is less than half, and returns the rest. A grant from a queue has the short lease of a
-/// waiter until its first renewal. A store with sessions renews by itself, and its leases are as long as its session.
+/// Returns the rest of the lease. If this is less than half of the ttl, renews the lease first. The reason is that a
+/// grant from a queue has the short lease of a waiter until its first renewal. A store with sessions renews by itself,
+/// and its leases are as long as its session.
 async fn whole_lease(guard: &LockGuard, ttl: Duration) -> Result<Duration, Fault> {
     if guard.remaining() < ttl / 2 {
         let _ = guard.extend(ttl).await;
@@ -103,7 +105,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Returns for how long the command may work without further news.
+    /// Returns the time for which the command may run before the next message to the warden.
     fn allowed(&self) -> Duration {
         match self.on_lost {
             OnLost::Warn => FOR_EVER,
@@ -155,8 +157,8 @@ impl Work<'_> {
         }
     }
 
-    /// Returns how the command has ended. `stopping` is the time when `lockctl` stopped it. If the command was stopped,
-    /// ends its children too.
+    /// Returns the way in which the command has ended. `stopping` is the time when `lockctl` stopped the command. If
+    /// the command was stopped, ends its children too.
     async fn conclude(
         &self,
         child: &mut Child,
@@ -172,7 +174,8 @@ impl Work<'_> {
                 return Ended::Failed(Fault::new(Exit::NOT_EXECUTABLE, text));
             }
         };
-        // The warden may have stopped the command first, and a command can exit with 0 on TERM.
+        // The exit code alone does not show whether the command was stopped. The warden may have stopped it, and a
+        // command can exit with 0 after TERM.
         let is_over = stopping.is_some() || self.allowed().is_zero();
         if !is_over && !child.dismiss().await {
             return Ended::Done(code(status));

@@ -1,4 +1,4 @@
-//! Locks as text and as JSON.
+//! Shows locks as text and as JSON.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -33,8 +33,9 @@ pub(crate) fn holder(holder: &HolderInfo) -> String {
     }
 }
 
-/// Returns for how long the lock is held, by the wall clocks of both machines. If the store does not keep the time of
-/// the grant, returns the time since the holder's request. Returns `None` if the key is only kept after its release.
+/// Returns the time for which the lock has been held, by the wall clocks of both machines. If the store does not keep
+/// the time of the grant, returns the time since the holder's request. If the key is only kept after its release,
+/// returns `None`.
 pub(crate) fn age(holder: &HolderInfo) -> Option<Duration> {
     if holder.kept {
         return None;
@@ -43,7 +44,7 @@ pub(crate) fn age(holder: &HolderInfo) -> Option<Duration> {
     Some(now.saturating_sub(holder.since()?))
 }
 
-/// Describes for how long the lock is held: `41s`, or `asked 41s` if only the time of the request is known.
+/// Describes the time for which the lock has been held: `41s`, or `asked 41s` if only the time of the request is known.
 pub(crate) fn held_for(holder: &HolderInfo) -> Option<String> {
     let asked = if holder.held_since.is_some() { "" } else { "asked " };
     Some(format!("{asked}{}", short(age(holder)?)))
@@ -79,7 +80,7 @@ fn record(record: &OwnerRecord) -> Value {
     })
 }
 
-/// Returns a lock as JSON. Times are in milliseconds, `since_ms` and `held_since_ms` since the Unix epoch.
+/// Returns a lock as JSON. Times are in milliseconds. `since_ms` and `held_since_ms` are counted since the Unix epoch.
 pub(crate) fn json(lock: &LockInfo) -> Value {
     let holders = lock.holders.iter().map(|holder| {
         object!({

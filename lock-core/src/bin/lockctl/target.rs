@@ -1,4 +1,4 @@
-//! The processes of a command.
+//! Finds the processes of a command, and sends signals to them.
 
 use std::fs;
 
@@ -7,19 +7,19 @@ use rustix::process::{
     Pid, Signal, kill_process, kill_process_group, test_kill_process, test_kill_process_group,
 };
 
-/// The variable that marks a command and its children. Its value has the marks of all `lockctl run` around them, the
-/// innermost last.
+/// The environment variable that marks a command and its children. Its value has the marks of all `lockctl run` around
+/// the command. The mark of the innermost `lockctl run` is the last.
 pub(crate) const MARK: &str = "LOCKCTL_RUN";
 
-/// A command and its children. Children that have left its process group are found by their environment. A child that
-/// has left the group and has cleared its environment is not found.
+/// A command and its children. Children that have left the process group are found by their environment. A child is not
+/// found if it has left the group and has cleared its environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) process: Pid,
-    /// Whether the command has its own process group. With a terminal it has none: it stays in the foreground, reads
-    /// the terminal, and gets Ctrl-C from it.
+    /// Whether the command has its own process group. If there is a terminal, the command has none, so that it stays in
+    /// the foreground, can read the terminal, and gets Ctrl-C.
     pub(crate) group: bool,
-    /// This command's part of [`MARK`].
+    /// The mark of this command in the value of [`MARK`].
     pub(crate) mark: u64,
     /// The session in which the command was started.
     pub(crate) session: i32,
@@ -34,15 +34,16 @@ struct Member {
 }
 
 impl Target {
-    /// Returns the value of [`MARK`] for a command, given the value that this process has.
+    /// Returns the value of [`MARK`] for a command. `outer` is the value that this process has.
     pub(crate) fn marks(mark: u64, outer: &str) -> String {
         if outer.is_empty() { format!("{mark:x}") } else { format!("{outer}:{mark:x}") }
     }
 
-    /// Sends signals to the command and to its children, and returns whether there are such processes. A nested
-    /// `lockctl` forwards signals to its own command. KILL cannot be forwarded, so it is sent to that command too.
+    /// Sends signals to the command and to its children. Returns whether there are such processes. A nested `lockctl`
+    /// itself forwards signals to its command. But KILL cannot be forwarded, so this function also sends KILL to the
+    /// command of a nested `lockctl`.
     pub(crate) fn send(self, signals: &[Signal]) -> bool {
-        // The group comes first, because on a busy machine a check of all processes takes long.
+        // The group gets the signals first, because on a busy machine it takes long to check all processes.
         let at_once = self.leads_its_group();
         if at_once {
             self.signal_group(signals);
@@ -66,7 +67,8 @@ impl Target {
         self.group && group_and_session(self.process) == Some(own)
     }
 
-    /// Sends signals to the process group. The kernel does this in one step, so no process escapes by a fork.
+    /// Sends signals to the process group. The kernel signals all processes of a group in one step, so no process
+    /// escapes by a fork.
     fn signal_group(self, signals: &[Signal]) {
         for &signal in signals {
             let _ = kill_process_group(self.process, signal);
@@ -102,8 +104,8 @@ impl Target {
         tested != Err(Errno::SRCH)
     }
 
-    /// Returns the processes of the command: those with the mark in their environment, and those of its group. Returns
-    /// `None` on systems without `/proc`. A new process with the id of an ended one is not among them.
+    /// Returns the processes of the command, which have its mark in their environment or belong to its group. Returns
+    /// `None` on systems without `/proc`. A foreign process that has got the id of an ended process is not returned.
     fn members(self) -> Option<Vec<Member>> {
         let own = format!("{:x}", self.mark);
         fs::metadata("/proc/self/stat").ok()?;
@@ -117,7 +119,7 @@ impl Target {
         let (its_group, its_session) = group_and_session(process)?;
         let is_near = its_session == self.session;
         let in_group = self.group && is_near && its_group == self.process.as_raw_pid();
-        // A command with another environment, as of `env -i`, has no mark.
+        // If the command has cleared its environment, as with `env -i`, it has no mark.
         if in_group || is_near && process == self.process {
             return Some(Member { process, in_group, nested: false });
         }
@@ -130,7 +132,8 @@ impl Target {
 
 /// Returns the session of this process. Returns 0 if its leader is outside of the container, or if there is no `/proc`.
 pub(crate) fn own_session() -> i32 {
-    // `getsid` returns 0 for such a leader, which `rustix` cannot represent.
+    // `getsid` of `rustix` is not used, because the kernel returns 0 for such a leader, which `rustix` cannot
+    // represent.
     group_and_session(rustix::process::getpid()).map_or(0, |(_, session)| session)
 }
 
@@ -143,12 +146,12 @@ pub(crate) fn own_group() -> i32 {
     }
 }
 
-/// Returns the process group and the session of a process that has not ended. Each is 0 if its leader is outside of the
-/// container; both are 0 for a process of the kernel.
+/// Returns the process group and the session of a process that has not ended. Each of them is 0 if its leader is
+/// outside of the container. Both are 0 for a process of the kernel.
 fn group_and_session(process: Pid) -> Option<(i32, i32)> {
     let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
-    // `id (name) state parent group session ..`, and the name may contain anything.
+    // The text is `id (name) state parent group session ..`. The name may contain any characters.
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split(' ');
     if matches!(fields.next()?, "Z" | "X") {
@@ -180,11 +183,11 @@ mod tests {
 
     #[test]
     fn a_process_that_got_the_id_of_one_that_has_ended_is_let_alone() {
-        // This process has another session and another mark.
+        // This process is foreign: it has another session and another mark.
         let mut other =
             std::process::Command::new("setsid").args(["sleep", "600"]).spawn().expect("it starts");
         let process = Pid::from_child(&other);
-        // `setsid` has its own session when it has become `sleep`.
+        // The process has its own session when `setsid` has become `sleep`.
         while fs::read_to_string(format!("/proc/{process}/comm")).expect("it runs") != "sleep\n" {
             std::thread::yield_now();
         }

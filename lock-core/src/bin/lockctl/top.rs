@@ -1,4 +1,4 @@
-//! Shows the locks that are held, again and again.
+//! Shows the locks that are held, and updates this list repeatedly.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::out;
 use crate::signals::Signals;
 use crate::table;
 
-/// Shows the locks again and again. On a terminal, this is one picture that changes.
+/// Shows the locks repeatedly. On a terminal, the output replaces the previous output.
 pub(crate) async fn top(store: &Store, every: Duration, json: bool) -> Result<Exit, Fault> {
     let mut signals = Signals::ending()?;
     let locks = signals.unless_ended(store.connect()).await?;
@@ -47,7 +47,7 @@ fn value(listed: &Listed) -> serde_json::Value {
     serde_json::json!({ "locks": locks, "truncated": listed.truncated })
 }
 
-/// Returns the locks as text, those with the most waiters first.
+/// Returns the locks as text. The locks with the most waiters come first.
 fn picture(locks: &LockManager, mut listed: Listed) -> String {
     listed.locks.sort_by(|a, b| b.waiting.cmp(&a.waiting).then_with(|| a.key.cmp(&b.key)));
     let waiting: usize = listed.locks.iter().map(|lock| lock.waiting).sum();
@@ -56,7 +56,7 @@ fn picture(locks: &LockManager, mut listed: Listed) -> String {
     format!("{head}\n\n{}", table::table(&listed.locks))
 }
 
-/// The second screen of the terminal, without a cursor.
+/// The alternate screen of the terminal, without a cursor.
 struct Screen;
 
 impl Screen {
@@ -81,7 +81,7 @@ impl Screen {
         out::print(format_args!("\x1b[H\x1b[2J{}", lines.join("\r\n")));
     }
 
-    /// Stops this process after Ctrl-Z. Meanwhile the shell has its own screen.
+    /// Stops this process after Ctrl-Z. While the process is stopped, the shell has the normal screen.
     fn stop() {
         Self::leave();
         let _ = kill_process(getpid(), Signal::STOP);

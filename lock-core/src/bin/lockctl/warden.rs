@@ -1,4 +1,4 @@
-//! The warden of a command, on the side of `lockctl`.
+//! Starts the warden of a command, and sends messages to it. The warden itself is in `watch`.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use crate::exit::Fault;
 use crate::target::{MARK, Target};
 use crate::watch::{DONE, since_boot};
 
-/// The longest time that a warden takes to read a line. A stopped warden never reads it.
+/// The longest time that a warden takes to read a line. A stopped warden does not read lines.
 const READS: Duration = Duration::from_millis(50);
 /// The longest time that a warden takes to end.
 const ENDS: Duration = Duration::from_secs(1);
 
-/// A process that ends the command if `lockctl` is killed or stopped.
+/// The process that ends the command if `lockctl` is killed or stopped.
 #[derive(Debug)]
 pub(crate) struct Warden {
     process: Process,
@@ -28,7 +28,7 @@ pub(crate) struct Warden {
 }
 
 impl Warden {
-    /// Starts the warden of a command that may work for as long as `allowed`.
+    /// Starts the warden of a command that may run for the time `allowed`.
     pub(crate) fn start(target: Target, grace: Duration, allowed: Duration) -> Result<Self, Fault> {
         // This name hides the warden from a `pkill -f lockctl`.
         let mut start = Command::from(child::own_program("lock-warden")?);
@@ -47,12 +47,13 @@ impl Warden {
         Ok(Self { process, target, grace, acted: false })
     }
 
-    /// Sends the warden the time for which the command may work without news. Replaces a warden that does not read.
+    /// Sends the warden the time for which the command may run before the next message. Replaces a warden that does not
+    /// read its messages.
     pub(crate) async fn allow(&mut self, allowed: Duration) -> Result<(), Fault> {
         if self.acted || self.tell(&format!("{}\n", until(allowed))).await {
             return Ok(());
         }
-        // Kill the old warden: a stopped warden would end the command as soon as the warden continues.
+        // The old warden is killed. If it is stopped, it would otherwise end the command when it continues.
         let _ = self.process.start_kill();
         if self.has_acted().await {
             return Ok(());
@@ -61,7 +62,7 @@ impl Warden {
         Ok(())
     }
 
-    /// Ends the warden, because the command has ended. Returns whether the warden has ended the command.
+    /// Ends the warden, because the command has ended. Returns whether it was the warden that ended the command.
     pub(crate) async fn dismiss(&mut self) -> bool {
         self.tell(DONE).await;
         drop(self.process.stdin.take());
@@ -77,8 +78,7 @@ impl Warden {
         }
     }
 
-    /// Returns whether the warden has ended the command. The warden writes a line before it ends a command; otherwise
-    /// it exits without a line.
+    /// Returns whether the warden has ended the command. The warden writes a line only before it ends a command.
     async fn has_acted(&mut self) -> bool {
         if let Some(output) = &mut self.process.stdout {
             self.acted |= matches!(timeout(ENDS, output.read(&mut [0; 1])).await, Ok(Ok(1)));
@@ -87,7 +87,8 @@ impl Warden {
     }
 }
 
-/// Returns the end of `allowed` in the form that the warden reads: milliseconds since the start of the machine.
+/// Returns the moment at which `allowed` ends, in milliseconds since the start of the machine. The warden reads times
+/// in this form.
 fn until(allowed: Duration) -> u128 {
     (since_boot() + allowed).as_millis()
 }

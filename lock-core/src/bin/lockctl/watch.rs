@@ -1,4 +1,5 @@
-//! The program of a warden: a process that ends a command if `lockctl` cannot, because it was killed or stopped.
+//! Runs the warden of a command. The warden is a process that ends the command if `lockctl` cannot, because `lockctl`
+//! was killed or stopped.
 
 use std::io::{BufRead, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -15,22 +16,24 @@ use crate::target::Target;
 pub(crate) const DONE: &str = "done\n";
 
 const LOOK: Duration = Duration::from_millis(20);
-/// If a warden wakes up later than this, it was stopped itself.
+/// If a warden wakes up later than this, the warden itself was stopped.
 const LATE: Duration = Duration::from_millis(100);
-/// How long such a warden waits for lines that were written while it was stopped.
+/// The time for which such a warden waits for lines that were written while it was stopped.
 const READS: Duration = Duration::from_millis(50);
-/// The time for which KILL is repeated, because new processes may start meanwhile.
+/// The time for which KILL is repeated, because new processes may start in the meantime.
 const KILLS: Duration = Duration::from_secs(1);
 
-/// Reads lines, each with the time until which the command may work, in milliseconds [since the start](since_boot) of
-/// the machine. At that time, or if the input ends without [`DONE`], writes a line and ends the command: by TERM, and
-/// after `grace` by KILL. If `lockctl` is killed, the kernel kills the command as well, but not its children.
+/// Reads lines from the input. Each line has the time until which the command may run, in milliseconds [since the
+/// start](since_boot) of the machine. At that time, or if the input ends without [`DONE`], writes a line and ends the
+/// command: first by TERM, and after `grace` by KILL. If `lockctl` is killed, the kernel kills the command as well, but
+/// not its children.
 pub(crate) fn watch(target: Target, grace: Duration, until: Duration) -> Exit {
-    // A program that looks for `lockctl` by its name, such as `pkill`, must not find the warden.
+    // The warden has another name, so that `pkill lockctl` does not end it.
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_name(c"warden");
-    // A signal for the command or its terminal must not end the warden, and a busy command must not keep the warden
-    // from running: Linux shares the processors between sessions.
+    // The warden has its own session for two reasons. A signal to the command or from its terminal must not end the
+    // warden. A busy command must not keep the warden from running, and Linux shares the processors fairly between
+    // sessions.
     let _ = rustix::process::setsid();
     let (send, news) = channel();
     thread::spawn(move || {
@@ -49,7 +52,8 @@ pub(crate) fn watch(target: Target, grace: Duration, until: Duration) -> Exit {
     Exit::LOST
 }
 
-/// Waits until the command's time is over. Each line sets this time again. Returns `false` after [`DONE`].
+/// Waits until the time of the command is over, and returns `true`. Each line sets a new time. Returns `false` after
+/// [`DONE`].
 fn is_over(news: &Receiver<String>, mut until: Duration) -> bool {
     loop {
         let mut read = news.recv_timeout(until.saturating_sub(since_boot()));
@@ -70,7 +74,7 @@ fn wait_while(started: Instant, patience: Duration, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Returns the time since the start of the machine, which is the same in each process.
+/// Returns the time since the start of the machine. All processes see the same time.
 pub(crate) fn since_boot() -> Duration {
     #[cfg(target_os = "linux")]
     let clock = ClockId::Boottime;
@@ -92,7 +96,7 @@ mod tests {
         line(soon(3_600_000));
         send.send("done".to_owned()).expect("it is read");
         assert!(!is_over(&news, soon(1_000)));
-        // A time in the past ends the watch at once, also if the warden reads the line late.
+        // A time in the past ends the watch at once, even if the line is read late.
         line(Duration::ZERO);
         assert!(is_over(&news, soon(3_600_000)));
         drop(send);

@@ -185,8 +185,8 @@ async fn one_whose_grant_is_taken_away_is_told_and_loses(subject: Subject) {
     let claim = subject.exclusive(&key);
     let heard = Heard::new(&subject, claim.owner.process());
     subject.acquire(&claim).await;
-    // A store may count only waiters that its own connection has seen, and only in the same shard, which a hash tag
-    // names.
+    // A store may notify a process only if the process waits, or has waited, on the same connection and in the same
+    // shard, which a hash tag names.
     if subject.capability().waiting.by_heartbeats() {
         subject.acquire(&subject.stranger(&other, Mode::Exclusive, Queue::Barging)).await;
         subject.enqueue(&subject.claim(&other, Mode::Exclusive, Queue::Fifo)).await;

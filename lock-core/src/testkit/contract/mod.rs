@@ -200,7 +200,7 @@ async fn go(case: Case, subject: Subject) -> (Result<(), String>, bool) {
 /// Runs the cases like [`run`], for a test.
 ///
 /// # Panics
-/// When a case failed, with the list of failures.
+/// Panics when a case failed, with the list of failures.
 ///
 /// # Cancel safety
 /// As [`run`].

@@ -69,7 +69,7 @@ impl Subject {
     /// Returns a subject for `backend`.
     ///
     /// # Panics
-    /// When the operating system returns no random bytes.
+    /// Panics when the operating system returns no random bytes.
     #[must_use]
     pub fn new(backend: impl Backend) -> Self {
         Self::from_dyn(Arc::new(backend))
@@ -78,7 +78,7 @@ impl Subject {
     /// Returns a subject for a backend behind a pointer, like [`new`](Self::new).
     ///
     /// # Panics
-    /// When the operating system returns no random bytes.
+    /// Panics when the operating system returns no random bytes.
     #[must_use]
     pub fn from_dyn(backend: Arc<dyn DynBackend>) -> Self {
         let [claims, strangers] = [(); 2].map(|()| Arc::new(Claims::new().expect("random bytes")));
