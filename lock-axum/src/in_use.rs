@@ -9,8 +9,8 @@ use lock_core::clock::{Clock, Moment};
 
 use crate::key_limit::KeyPermit;
 
-/// The factor by which the mean is multiplied to get the time after which a key is probably free. Most requests take
-/// less than this time, and on average half of it is over for the holder when another request is refused.
+/// A key is probably free after this many times the mean duration of a request. Most requests are shorter than this,
+/// and the holder has already done a part of its work when another request is refused.
 const TIMES_THE_MEAN: u32 = 3;
 
 /// The weight of the previous mean. The last request has the weight 1, so old requests soon count little.

@@ -129,7 +129,7 @@ fn flaw(headers: &HeaderMap) -> Option<&'static str> {
     is_foreign(headers).then_some(FOREIGN)
 }
 
-/// Refuses a request that may come from a page of another origin, without a check of its body.
+/// Refuses a request that may come from a page of another origin. The body is not checked.
 pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     if is_from_the_page(headers) { Ok(()) } else { Err(Problem::forbidden(NO_HEADER)) }
 }

@@ -1,5 +1,5 @@
-//! Polls the store once for all open pages, and not at all while no page is open. A *look* is one such poll: a ping and
-//! a list of the locks.
+//! Polls the store once for all open pages, and not at all while no page is open. A poll, which the code calls a look,
+//! is a ping and a list of the locks.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,11 +12,11 @@ use tokio::sync::{Notify, watch};
 use super::journal::{Journal, SPAN, millis};
 use crate::service::caught;
 
-/// The pause between two looks. The page shows a change within a second, which includes the look and the work of the
+/// The pause between two polls. The page shows a change within a second, including the poll and the work of the
 /// browser.
 const PAUSE: Duration = Duration::from_millis(750);
-/// The factor by which a pause is at least longer than the previous look. Looks may be costly: on Redis, a list scans
-/// all keys of the server.
+/// The pause is this many times as long as the previous poll, but at least [`PAUSE`]. A poll may be costly: on Redis, a
+/// list scans all keys of the server.
 const PAUSE_PER_LOOK: u32 = 9;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// The longest pause while the store does not answer. It is short, so that the page soon shows that the store answers
@@ -25,7 +25,7 @@ const LONGEST_PAUSE_AWAY: Duration = Duration::from_secs(10);
 /// The interval at which the task checks, while there are no followers, whether the console is still mounted.
 const ALONE: Duration = Duration::from_secs(10);
 
-/// The result of a look.
+/// The result of a poll.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// The last list. It is old while the store does not answer.
@@ -36,11 +36,11 @@ pub(super) struct Seen {
     pub(super) is_unlisted: bool,
     pub(super) ping: Option<Ping>,
     pub(super) error: Option<String>,
-    /// The duration of the look.
+    /// The duration of the poll.
     pub(super) took: Duration,
 }
 
-/// A receiver of the results of the looks, for one viewer. The value is `None` until the first look.
+/// A receiver of the results of the polls, for one viewer. The value is `None` until the first poll.
 pub(super) type Follower = watch::Receiver<Option<Arc<Seen>>>;
 
 /// Polls the store while there are followers, and keeps the journal for some time after the last follower has left.
@@ -95,12 +95,12 @@ impl Poll {
         follower
     }
 
-    /// Returns the result of the last look, or `None` if there are no followers.
+    /// Returns the result of the last poll, or `None` if there are no followers.
     pub(super) fn last(&self) -> Option<Arc<Seen>> {
         self.seen.borrow().clone()
     }
 
-    /// Starts the next look at once, after a change.
+    /// Starts the next poll at once, after a change.
     pub(super) fn hurry(&self) {
         self.hurry.notify_one();
     }
@@ -172,7 +172,7 @@ impl Poll {
     }
 
     /// Returns whether there are no followers. In this case, clears the result, so that the next follower waits for a
-    /// new look.
+    /// new poll.
     fn rests(&self) -> bool {
         let _running = lock(&self.running);
         let rests = self.seen.receiver_count() == 0;
@@ -195,7 +195,7 @@ fn is_unsupported(error: &LockError) -> bool {
     error.kind() == LockErrorKind::Unsupported
 }
 
-/// Returns the pause after a look.
+/// Returns the pause after a poll.
 fn pause(seen: &Seen) -> Duration {
     let longest = if seen.error.is_some() { LONGEST_PAUSE_AWAY } else { LONGEST_PAUSE };
     (seen.took * PAUSE_PER_LOOK).clamp(PAUSE, longest)

@@ -19,7 +19,7 @@ use super::snapshot::{self, Past};
 
 /// The time for which the findings of the doctor are reused for further viewers.
 const FRESH: Duration = Duration::from_secs(2);
-/// The largest number of open pages. The number is limited because the locks are sorted for each page at each look.
+/// The largest number of open pages. The number is limited because the locks are sorted for each page after each poll.
 const PAGES: usize = 64;
 
 /// The state of the router.

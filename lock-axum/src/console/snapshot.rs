@@ -91,8 +91,8 @@ pub(super) fn with_time(time_ms: u64, rendered: &str) -> String {
     format!("{{\"time_ms\":{time_ms},{}", &rendered[1..])
 }
 
-/// The names of numbers that differ at each look, and do not count as a change. `held_since_ms` is one of them, because
-/// the memory store computes it from the present time.
+/// The names of numbers that differ after each poll, and do not count as a change. `held_since_ms` is one of them,
+/// because the memory store computes it from the present time.
 const PASSING: [&str; 5] = ["\"held_since_ms", "\"remaining_ms", "\"seen_ms", "\"look_ms", "\"round_trip_us"];
 
 /// Returns a hash of a rendered snapshot. The hash changes if the viewer can see a difference.

@@ -73,7 +73,7 @@ impl Viewer {
                 },
                 _ = quiet.tick() => true,
             };
-            // There is no result of a look yet.
+            // There is no result of a poll yet.
             let Some(seen) = self.follower.borrow_and_update().clone() else { continue };
             let rendered = self.served.render(&seen, &self.query, self.read_only);
             let fingerprint = Some(snapshot::fingerprint(&rendered));

@@ -20,7 +20,7 @@ use crate::router;
 /// A type that a [`LockLayer::key_of`](crate::LockLayer::key_of) function can return. It is one value with [`Display`],
 /// or a tuple of two to four such values, one for each placeholder of the template.
 ///
-/// `M` distinguishes the two cases; the compiler infers it.
+/// `M` is a marker that distinguishes the two cases. The compiler infers it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a value of a key",
     label = "expected a value that implements `Display`, or a tuple of two to four such values",
@@ -104,7 +104,8 @@ impl Extracted {
         let extract: Arc<Extract> = Arc::new(move |parts| {
             let values = Arc::clone(&values);
             let extracting = async move {
-                // The extracted value and the rejection may not be `Send`, so neither lives across the next await.
+                // Both are dropped before the next await, because the extracted value and the rejection may not be
+                // `Send`.
                 let extracted = E::from_request_parts(parts, &()).await;
                 let found = extracted.map(|extracted| values(extracted).values());
                 match found.map_err(IntoResponse::into_response) {

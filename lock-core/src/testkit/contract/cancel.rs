@@ -126,7 +126,7 @@ async fn a_wait(subject: Subject) {
         }
     };
     let release = async {
-        // The release comes after the other claim has begun to wait.
+        // The release is sent after the other claim has begun to wait.
         tokio::time::sleep(subject.short() / 4).await;
         subject.release(&holder).await;
     };

@@ -67,7 +67,7 @@ async fn order_of_arrival(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// The release of a claim that gives up removes its queue entry, so the next claim is served before that entry would
+/// When a claim gives up, its release removes its queue entry. So the next claim does not wait until that entry would
 /// expire.
 async fn one_who_leaves(subject: Subject) {
     let key = subject.key("k");

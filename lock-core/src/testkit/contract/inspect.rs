@@ -269,7 +269,8 @@ async fn one_that_waited_holds_since_its_grant(subject: Subject) {
         info(&subject, &key).await.holders[0].held_since
     };
     let first = held_since(&second).await;
-    // Both clocks must advance: a test may have paused tokio's clock.
+    // Both tokio's clock and the wall clock must advance. A test may have paused tokio's clock, and the sleep then
+    // takes no real time.
     tokio::time::sleep(2 * APART).await;
     let end = clock::wall() + 2 * APART;
     while clock::wall() < end {

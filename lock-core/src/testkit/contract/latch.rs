@@ -31,7 +31,7 @@ async fn is_set_once(subject: Subject) {
     }
 }
 
-/// An owner counts down once, however often it repeats the step.
+/// An owner counts down once, even if it repeats the step.
 async fn counts_each_owner_once(subject: Subject) {
     let key = subject.key("k");
     subject.set_latch(&key, 3).await;
