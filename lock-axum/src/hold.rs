@@ -13,7 +13,7 @@ use http_body::Body;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Hold {
-    /// The default. Acts as [`Handler`](Self::Handler) if the exact length of the body is known, such as for JSON. Acts
+    /// This is the default. Acts as [`Handler`](Self::Handler) if the exact length of the body is known, such as for JSON. Acts
     /// as [`Body`](Self::Body) if the body is still being produced, such as for a stream.
     #[default]
     Auto,

@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum OnDisconnect {
     /// The server drops the handler at its next await point, as it does without the layer, and the lock is released.
-    /// The default.
+    /// This is the default.
     #[default]
     Cancel,
     /// The handler runs to its end in its own task, which holds the lock until then. But a request that still waits for
@@ -23,7 +23,7 @@ pub enum OnDisconnect {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnStoreError {
-    /// The request is refused with 503. The default.
+    /// The request is refused with 503. This is the default.
     #[default]
     Reject,
     /// The request is served **without a lock**, even if other requests for the key run at the same time. Use this if a
@@ -38,7 +38,7 @@ pub enum OnStoreError {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnNoRoute {
-    /// The default. If the router passes the request on to a service with its own routes, by
+    /// This is the default. If the router passes the request on to a service with its own routes, by
     /// [`nest_service`](axum::Router::nest_service), the answer is 500, and the log reports it once. Only the inner
     /// service has the values for the key. Any other request is served as with [`Serve`](Self::Serve), so that a 404
     /// remains a 404.

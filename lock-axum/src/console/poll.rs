@@ -47,8 +47,8 @@ pub(super) type Follower = watch::Receiver<Option<Arc<Seen>>>;
 pub(super) struct Poll {
     locks: LockManager,
     seen: watch::Sender<Option<Arc<Seen>>>,
-    /// Whether the task runs. A follower subscribes, and the task ends, only while it holds this mutex. So no follower
-    /// subscribes to a task that has just ended.
+    /// Whether the task runs. This mutex must be locked to subscribe a follower and to end the task. So no follower
+    /// subscribes to a task that is about to end.
     running: Mutex<bool>,
     arrived: Notify,
     hurry: Notify,

@@ -22,9 +22,9 @@ impl<K> LockLayer<K> {
     /// | [`Kind::Write`] | one at a time, and no [`Kind::Read`] at the same time |
     /// | [`Kind::Semaphore`] | as many at a time as there are permits |
     ///
-    /// All locks on one key must have the same kind; only `Read` and `Write` can be mixed. If two layers for the same
-    /// key are nested, the rules for a task that enters its own lock again apply: a `Write` inside a `Read` is answered
-    /// with 500.
+    /// All locks on one key must have the same kind; only `Read` and `Write` can be mixed. Two nested layers for the
+    /// same key follow the rules for a task that enters its own lock again. For example, a `Write` inside a `Read` is
+    /// answered with 500.
     ///
     /// [`check`](LockLayer::check) refuses a kind that the store does not support, and a semaphore with 0 permits. With
     /// [`keys`](Self::keys), it refuses all kinds but `Reentrant` and `Write`.

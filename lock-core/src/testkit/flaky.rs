@@ -152,13 +152,13 @@ fn error(operation: Operation, what: &str) -> LockError {
 }
 
 impl FlakyControl {
-    /// Plans that `times` calls of `operation` fail with `fault`, after the faults that are already planned.
+    /// Makes the next `times` calls of `operation` fail with `fault`, after the faults that are already planned.
     pub fn fail_next(&self, operation: Operation, fault: Fault, times: u64) {
         self.plan(operation).faults.push_back((fault, times));
     }
 
-    /// Plans that every call of `operation` fails with `fault` until [`heal`](Self::heal), after the faults that are
-    /// already planned.
+    /// Makes every call of `operation` fail with `fault` until [`heal`](Self::heal), after the faults that are already
+    /// planned.
     pub fn fail_always(&self, operation: Operation, fault: Fault) {
         self.fail_next(operation, fault, u64::MAX);
     }

@@ -6,7 +6,7 @@ use crate::args::Store;
 use crate::exit::{Exit, Fault};
 use crate::out;
 
-/// Prints the findings, and the action against each problem. Returns [`Exit::NO`] if there is a warning or a danger.
+/// Prints the findings, and what to do about each problem. Returns [`Exit::NO`] if there is a warning or a danger.
 pub(crate) async fn doctor(store: &Store, json: bool) -> Result<Exit, Fault> {
     let locks = store.connect().await?;
     let findings = locks.doctor().await?;

@@ -32,8 +32,8 @@ pub fn check(holds: &[Hold]) -> Result<(), Violation> {
 
 /// Finds overlaps. `by_answer` is sorted by the time at which the grants were answered.
 fn overlap(by_answer: &[&Hold]) -> Result<(), Violation> {
-    // The current holds. The hold that ends first is on top. All have the same mode, because a violation has been
-    // returned otherwise.
+    // The current holds. The hold that ends first is on top. All have the same mode. Otherwise a violation would
+    // already have been returned.
     let mut there: BinaryHeap<Reverse<(Duration, usize)>> = BinaryHeap::new();
     for (number, hold) in by_answer.iter().enumerate() {
         // A hold that ended before its grant was answered is not counted, because it was never certain.
