@@ -13,8 +13,8 @@ use http_body::Body;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Hold {
-    /// This is the default. Acts as [`Handler`](Self::Handler) if the exact length of the body is known, such as for JSON. Acts
-    /// as [`Body`](Self::Body) if the body is still being produced, such as for a stream.
+    /// This is the default. Acts as [`Handler`](Self::Handler) if the exact length of the body is known, such as for
+    /// JSON. Acts as [`Body`](Self::Body) if the body is still being produced, such as for a stream.
     #[default]
     Auto,
     /// The lock is held until the handler has returned its response. A body that is streamed afterwards is not

@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 /// Returns the path with its percent-encoding decoded, as a router decodes path parameters. So `/%61` becomes `/a`.
 ///
-/// Three sorts of bytes stay encoded, in upper case, because decoding them would change the meaning: a slash, which
-/// would start another segment; the percent sign itself; and bytes that are not UTF-8.
+/// Some bytes stay encoded, in upper case, because the decoded path would have another meaning. These are a slash,
+/// which would start another segment, the percent sign itself, and bytes that are not UTF-8.
 pub(super) fn canonical(path: &str) -> Cow<'_, str> {
     if !path.contains('%') {
         return Cow::Borrowed(path);

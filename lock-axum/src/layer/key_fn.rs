@@ -100,8 +100,8 @@ impl<K> LockLayer<K> {
     /// values, in the order of the placeholders of `template`. The names of the placeholders have no effect. The values
     /// are encoded.
     ///
-    /// The extractor runs before the lock is acquired. If it rejects the request, the client gets the answer of the
-    /// extractor, such as 401; with [`grpc`](LockLayer::grpc), the client gets the answer to an invalid key. The
+    /// The extractor runs before the lock is acquired. If the extractor rejects the request, the client gets the answer
+    /// of the extractor, such as 401. With [`grpc`](LockLayer::grpc), the client gets the answer to an invalid key. The
     /// extractor has no access to the state of the router. To use several extractors, write them as a tuple.
     ///
     /// # Panics

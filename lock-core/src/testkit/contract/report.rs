@@ -30,8 +30,8 @@ impl Report {
     /// cases (`fifo::`), or of a variant with all of its cases (`@write`).
     ///
     /// # Panics
-    /// Panics when a case failed, when a case that is not in the list did not apply, when a case in the list did apply,
-    /// and when an entry matches no case.
+    /// Panics when a case failed, or when an entry matches no case. Also panics when a case that is not in the list did
+    /// not apply, or a case in the list did apply.
     #[track_caller]
     pub fn assert_complete(&self, not_applicable: &[&str]) {
         assert!(self.failures.is_empty(), "{self}");
