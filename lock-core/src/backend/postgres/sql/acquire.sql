@@ -1,5 +1,5 @@
--- Makes one attempt at a claim for one key. A repeated request of the holder is answered with granted, and never
--- shortens the lease.
+-- Makes one attempt at a claim for one key. If the holder repeats its request, the answer is granted again, and the
+-- lease is never shortened.
 --
 -- p_ttl     the lease in us
 -- p_fenced  whether the claim needs a fencing token with the grant
@@ -26,8 +26,8 @@ DECLARE
     v_others integer;
     v_holder lock_core.holders;
 BEGIN
-    -- If the claim is not to be queued, refuses it without a row lock. So many attempts neither write nor wait for each
-    -- other.
+    -- A claim that will not be queued is refused here without a row lock. So many attempts neither write nor wait for
+    -- each other.
     IF p_room IS NULL AND length(p_mode) = 1 AND EXISTS (SELECT FROM lock_core.holders h
             WHERE h.key = p_key AND h.mode = 'x' AND h.expires_at > t AND h.owner <> p_owner) THEN
         RETURN lock_core.held(p_key, p_owner, t, false);
@@ -47,10 +47,11 @@ BEGIN
             bool_or(h.owner = p_owner AND h.expires_at > t AND h.kept)
         INTO v_mode, v_count, v_ended, v_again, v_kept FROM lock_core.holders h WHERE h.key = p_key;
     IF v_kept THEN
-        -- A late copy of the request: its owner has released the lock since then, and the key stays taken for a while.
+        -- This is a late copy of the request. Its owner has released the lock since then, and the key stays locked for
+        -- a while.
         RETURN lock_core.held(p_key, p_owner, t, false);
     END IF;
-    -- A reader does not become a writer with a repeated request.
+    -- A repeated request does not turn a reader into a writer.
     v_again := coalesce(v_again AND NOT (p_mode = 'x' AND v_mode <> 'x'), false);
     IF v_again THEN
         UPDATE lock_core.holders h SET expires_at = greatest(h.expires_at, v_until)
@@ -61,7 +62,7 @@ BEGIN
             PERFORM lock_core.clear(p_key, t);
             SELECT * INTO v_mode, v_count FROM lock_core.look(p_key);
         END IF;
-        -- The queue is served before a new claim. While an exclusive holder has the key, no waiter can be served.
+        -- The queue is served before this claim. While an exclusive holder has the key, no waiter can be served.
         IF v_mode IS DISTINCT FROM 'x' AND v_queue THEN
             SELECT * INTO v_won, v_served, v_blocked FROM lock_core.serve(p_key, t, p_owner, p_ttl);
             SELECT * INTO v_mode, v_count FROM lock_core.look(p_key);
@@ -73,7 +74,7 @@ BEGIN
             RETURN a;
         END IF;
         IF NOT v_won AND NOT v_blocked AND lock_core.fits(p_mode, v_mode, v_count) THEN
-            -- No waiter is blocked, so the queue is empty, and this owner has no entry.
+            -- No waiter remains, so the queue is empty, and this owner has no entry.
             PERFORM lock_core.put(p_key, p_owner, p_mode, p_record, v_until);
             v_won := true;
         END IF;
@@ -105,7 +106,7 @@ BEGIN
     IF FOUND THEN
         RETURN lock_core.held(p_key, p_owner, t, true);
     END IF;
-    -- All waiters precede a claim that is queued now, so their number is also its position.
+    -- All waiters precede this claim, so their number is also its position.
     v_others := lock_core.waiting(p_key, '', t);
     SELECT h.* INTO v_holder FROM lock_core.holders h WHERE h.key = p_key AND h.mode = 'x';
     IF v_others >= p_room OR p_barges AND lock_core.hands_off(v_holder, p_owner, t) THEN
@@ -117,7 +118,7 @@ BEGIN
         SELECT p_key, p_owner, greatest(lock_core.micros(t), coalesce(max(w.ticket) + 1, 0)),
             t + least(p_ttl, :waiter_lease_us) * interval '1 microsecond', p_ttl, p_mode, p_record
         FROM lock_core.waiters w WHERE w.key = p_key;
-    -- Only the first waiter is announced. After that, the holder is informed, and its renewals report the waiters too.
+    -- The holder is notified only of the first waiter. Its renewals then report the number of waiters.
     IF v_others = 0 AND v_holder.owner IS NOT NULL THEN
         PERFORM lock_core.tell(v_holder.owner, 'contended ' || p_key);
     END IF;
@@ -127,8 +128,9 @@ BEGIN
     RETURN a;
 END $$;
 
--- Makes one attempt at an exclusive claim for several keys: all or none. The keys are sorted, so that two such claims
--- lock their rows in the same order. A claim of several keys is not queued. Waiters for a single key are served first.
+-- Makes one attempt at an exclusive claim for several keys. The claim gets all keys or none. The keys are sorted, so
+-- that two such claims lock their rows in the same order. A claim of several keys is never queued. The waiters in the
+-- queues of its keys are served first.
 CREATE OR REPLACE FUNCTION lock_core.acquire_all(
     p_keys text[], p_owner text, p_record text, p_ttl bigint, p_fenced boolean
 ) RETURNS lock_core.answer LANGUAGE plpgsql
@@ -147,7 +149,7 @@ BEGIN
     -- All keys are locked before any key is checked.
     FOR number IN 1 .. cardinality(p_keys) LOOP
         v_row := lock_core.lock_row(p_keys[number], true);
-        -- A repeated request: if every key has the same token of this owner, that token is the answer.
+        -- If every key has the same token of this owner, this is a repeated request, and that token is the answer.
         v_same := CASE WHEN v_row.fence_of = p_owner AND (number = 1 OR v_same = v_row.fence) THEN v_row.fence END;
         v_fence := greatest(v_fence, v_row.fence + 1);
         IF v_row.latch_until > clock_timestamp() THEN
@@ -162,7 +164,8 @@ BEGIN
         a.number := v_latched[1];
         RETURN a;
     END IF;
-    -- All keys are checked before the first one is written. Serving a queue grants single keys only to their waiters.
+    -- All keys are checked before this claim writes its first grant. Serving a queue grants a single key to the waiters
+    -- of that key only.
     FOR number IN 1 .. cardinality(p_keys) LOOP
         v_key := p_keys[number];
         CONTINUE WHEN EXISTS (SELECT FROM lock_core.holders h WHERE h.key = v_key AND h.slot = '' AND h.owner = p_owner

@@ -1,9 +1,9 @@
--- One attempt at a claim for one key, and one release. The common cases are tried first (short.sql), then the general
--- functions.
+-- Functions for one attempt at one key, and for one release. They try the common cases first (short.sql), and then the
+-- general functions (acquire.sql, release.sql).
 --
 -- A session of the library has the settings of shared.sql from its start, and calls these functions. Any other session,
 -- such as one that a pooler shares, calls `attempts` (together.sql) and `let_go_with_settings`, which set the settings.
--- Otherwise the `search_path` of that session could make functions without settings use operators of other users.
+-- Without these settings, the `search_path` of that session could lead the functions to operators of other users.
 
 -- Makes one attempt. Returns the answer in the form of `flat`. For the parameters see `acquire`.
 CREATE OR REPLACE FUNCTION lock_core.attempt(
@@ -23,8 +23,8 @@ BEGIN
     RETURN v_answer;
 END $$;
 
--- Ends the grant of an owner for one key. Returns the answer of `hand_off`, or if that is null, the answer of
--- `release`.
+-- Ends the grant of an owner for one key. Returns the answer of `hand_off`. If that answer is null, returns the answer
+-- of `release`.
 CREATE OR REPLACE FUNCTION lock_core.let_go(p_key text, p_owner text, p_mode text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     v_answer text;

@@ -1,9 +1,9 @@
--- The facts for `doctor`, in one statement. Each row has a kind, a name, two texts and two numbers; see
--- doctor/facts.rs. $1 is the schema, $2 has the names of settings.
+-- Returns the facts for `doctor`, in one statement. Each row has a kind, a name, two texts and two numbers; see
+-- doctor/facts.rs. $1 is the schema, $2 contains the names of settings.
 --
 -- A session that a pooler lends lacks the settings of the library. So each name has its schema here, and the operators
--- get their schema when the statement is built. A user without `pg_read_all_stats` sees other users' sessions without
--- their state: these columns are null.
+-- get their schema when the statement is built. For a user without `pg_read_all_stats`, the columns with the state of
+-- other users' sessions are null.
 WITH here AS MATERIALIZED (
     SELECT d.oid, d.datname, d.datconnlimit FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()
 ), sessions AS MATERIALIZED (
@@ -22,8 +22,8 @@ UNION ALL
 -- The time of the server, in s.
 SELECT 'clock', NULL, pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())::pg_catalog.text, NULL, NULL, NULL
 UNION ALL
--- The user that logged in, whether it is a superuser, the user whose rights apply, the limit of connections, and their
--- number.
+-- The user that logged in, whether this user is a superuser, the user whose rights apply, and the limit and the number
+-- of the user's connections.
 SELECT 'role', pg_catalog.quote_ident(r.rolname), r.rolsuper::pg_catalog.text, pg_catalog.quote_ident(current_user), r.rolconnlimit,
     (SELECT pg_catalog.count(*) FROM sessions a WHERE a.usesysid = r.oid)
 FROM pg_catalog.pg_roles r WHERE r.rolname = session_user
@@ -32,8 +32,8 @@ SELECT 'database', pg_catalog.quote_ident(h.datname), NULL, NULL, h.datconnlimit
     (SELECT pg_catalog.count(*) FROM sessions a WHERE a.datid = h.oid)
 FROM here h
 UNION ALL
--- Whether the user sees the sessions of other users in full, the number of sessions, and the number of those that it
--- sees only in part.
+-- Whether the user sees all columns of other users' sessions, the number of sessions, and the number of sessions that
+-- the user sees only in part.
 SELECT 'sessions', NULL, pg_catalog.pg_has_role('pg_read_all_stats'::pg_catalog.name, 'USAGE')::pg_catalog.text, NULL,
     pg_catalog.count(*), pg_catalog.count(*) FILTER (WHERE a.backend_type IS NULL)
 FROM sessions a WHERE a.datid IS NOT NULL AND coalesce(a.backend_type, 'client backend') = 'client backend'
@@ -58,8 +58,8 @@ SELECT 'no call', f.proname, NULL, NULL, NULL, NULL
 FROM pg_catalog.pg_proc f JOIN pg_catalog.pg_namespace n ON n.oid = f.pronamespace
 WHERE n.nspname = $1 AND NOT pg_catalog.has_function_privilege(f.oid, 'EXECUTE')
 UNION ALL
--- A session that is idle in a transaction and has locked a table: its modes, its user, its process, and its idle time
--- in s.
+-- A session that is idle in a transaction and has locked a table: the modes of these locks, its user, its process, and
+-- its idle time in s.
 SELECT 'idle', a.application_name, pg_catalog.string_agg(DISTINCT l.mode, ' '), pg_catalog.quote_ident(a.usename), a.pid,
     pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - a.state_change)::bigint
 FROM pg_catalog.pg_locks l
@@ -69,8 +69,8 @@ FROM pg_catalog.pg_locks l
 WHERE l.granted AND a.state = 'idle in transaction'
 GROUP BY a.application_name, a.usename, a.pid, a.state_change
 UNION ALL
--- The oldest transaction whose snapshot keeps dead rows, in a session and among the prepared transactions: its age in
--- s.
+-- The oldest open transaction that keeps the server from removing dead rows, and the oldest prepared transaction: the
+-- age in s.
 (SELECT 'open', a.application_name, a.state, NULL, a.pid,
     pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - a.xact_start)::bigint
 FROM sessions a JOIN here h ON h.oid = a.datid

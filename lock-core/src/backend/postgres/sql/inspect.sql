@@ -1,7 +1,8 @@
--- Lists held keys with their holders and waiters, for an operator. The keys begin with `p_prefix`, or one key is equal
--- to it (`p_exact`). Returns one row for each holder (`waits` false) and each waiter, at most `p_holders` and
--- `p_waiters` per key. `total` is the number of all of them. Shows no owner token. Takes no lock: the rows are from one
--- moment.
+-- Lists held keys with their holders and waiters, for an operator. Lists the keys that begin with `p_prefix`, or with
+-- `p_exact` only the key `p_prefix`. Returns one row for each holder (`waits` is false) and one for each waiter
+-- (`waits` is true). A key has at most `p_holders` and `p_waiters` such rows; `total` is the full number of its holders
+-- or waiters. No row shows an owner token. The function needs no lock, because one statement reads all rows from one
+-- snapshot.
 CREATE OR REPLACE FUNCTION lock_core.list(
     p_prefix text, p_exact boolean, p_limit integer, p_holders integer, p_waiters integer
 ) RETURNS TABLE (
@@ -11,7 +12,8 @@ CREATE OR REPLACE FUNCTION lock_core.list(
         SELECT DISTINCT h.key FROM lock_core.holders h
             WHERE h.expires_at > clock_timestamp() AND h.key >= p_prefix
                 AND CASE WHEN p_exact THEN h.key = p_prefix ELSE starts_with(h.key, p_prefix) END
-                -- An upper bound for keys with this prefix, so that the index is not read further. No key is longer.
+                -- This is an upper bound of all keys with the prefix, so that the index is not read further. No key is
+                -- longer than the appended text.
                 AND h.key <= p_prefix || repeat(chr(1114111), 129)
             ORDER BY h.key LIMIT p_limit
     ), holding AS (
@@ -32,8 +34,8 @@ CREATE OR REPLACE FUNCTION lock_core.list(
     ORDER BY 1, 2
 $$;
 
--- Shows the holders and waiters to an operator with psql, one row for each. There is no limit, so that a condition on
--- the key reads only the rows of that key. `id` is for `force_release`.
+-- Shows the holders and waiters to an operator with psql, one row for each. The view has no limit, so that a query with
+-- a condition on the key reads only the rows of that key. `id` is a parameter of `force_release`.
 CREATE OR REPLACE VIEW lock_core.held AS
     SELECT h.key, false AS waits, h.mode, lock_core.id(h.owner) AS id, h.record,
             greatest(lock_core.micros(h.expires_at) - lock_core.micros(clock_timestamp()), 0) * interval '1 microsecond' AS "left",
@@ -43,13 +45,13 @@ CREATE OR REPLACE VIEW lock_core.held AS
     SELECT w.key, true, w.mode, '', w.record, interval '0', false, NULL
         FROM lock_core.waiters w WHERE w.deadline >= clock_timestamp();
 
--- Deletes expired grants, waiters and latches of the next `p_limit` keys, and the rows of unused keys.
+-- Checks the next `p_limit` keys. Deletes their expired grants, waiters and latches, and the rows of unused keys.
 --
 -- p_to  the last key of the caller's previous call. The sweep continues there at once if no other caller has continued
---       it meanwhile. If it is null, the sweep does nothing within 5 s after the last call of any caller, and within 15 s
---       after a call that reached the end of the table
--- Returns a row with the last checked key (null at the end), the number of checked keys, and the number of deleted rows
--- of keys. Returns no row if it did nothing
+--       it meanwhile. If it is null, the sweep does nothing within 5 s after the last call of any caller, and within 15
+--       s after a call that reached the end of the table Returns one row: the last checked key (null at the end of the
+--       table), the number of checked keys, and the number of deleted rows of `keys`. Returns no row if the call did
+--       nothing
 CREATE OR REPLACE FUNCTION lock_core.sweep(p_limit integer, p_to text)
 RETURNS TABLE (came_to text, looked bigint, deleted bigint) LANGUAGE plpgsql
 :settings AS $$
@@ -59,8 +61,8 @@ DECLARE
     v_last text;
     v_keys text[];
 BEGIN
-    -- A time in the far future was written before the clock was set back. To stop all sweeps, an operator may write
-    -- 'infinity'.
+    -- If `swept_at` is far in the future, the clock was set back meanwhile. To stop all sweeps, an operator may set it
+    -- to 'infinity'.
     SELECT f.swept_to INTO v_after FROM lock_core.floor f
         WHERE isfinite(f.swept_at) AND (
             p_to = f.swept_to OR f.swept_at <= t - interval '5 seconds' OR f.swept_at > t + interval '2 minutes'
@@ -72,7 +74,8 @@ BEGIN
     SELECT max(n.key), count(*) INTO v_last, looked FROM (
         SELECT k.key FROM lock_core.keys k WHERE k.key > v_after ORDER BY k.key LIMIT p_limit
     ) n;
-    -- The rows are locked here, and later statements check them again: a grant may be committed in between.
+    -- This statement locks the rows of the keys. Later statements check the keys again, because a grant may be
+    -- committed in between.
     v_keys := ARRAY(
         SELECT k.key FROM lock_core.keys k WHERE k.key > v_after AND k.key <= v_last
             AND k.latch_until <= t
@@ -95,7 +98,8 @@ BEGIN
         AND NOT EXISTS (SELECT FROM lock_core.keys k WHERE k.key = w.key);
     IF looked < p_limit THEN
         v_last := NULL;
-        -- Holders without a row in `keys`, which may exist after some of the tables were restored.
+        -- Deletes expired holders without a row in `keys`. Such rows may exist after a backup of some tables was
+        -- restored.
         DELETE FROM lock_core.holders h WHERE h.ctid = ANY (ARRAY(
             SELECT o.ctid FROM lock_core.holders o
                 WHERE o.expires_at <= t AND NOT EXISTS (SELECT FROM lock_core.keys k WHERE k.key = o.key)

@@ -1,9 +1,9 @@
 -- Releases the grant of an owner on all of the keys, or removes its queue entries. Serves the next waiters.
 --
 -- p_keep  how long the keys stay taken, in us; null: they are free
--- p_own   the last fencing token that the process itself assigned for this grant; 0: none
--- Returns 1 released, 0 no owner holds it, -1 another owner holds it. An owner that left a queue gets 0 or -1. For
--- several keys, the least of these
+-- p_own   the last fencing token that the process itself assigned for this grant; 0: none Returns 1 if the grant was
+-- released, 0 if no owner holds the key, -1 if another owner holds it. If the release removed a queue entry, returns 0
+-- or -1. For several keys, returns the smallest of their values
 CREATE OR REPLACE FUNCTION lock_core.release(
     p_keys text[], p_owner text, p_mode text, p_keep bigint, p_own bigint
 ) RETURNS integer LANGUAGE plpgsql
@@ -26,8 +26,8 @@ BEGIN
     RETURN v_answer;
 END $$;
 
--- Releases one key. `later` tells whether a crash of the server may lose this release. A crash must not lose a release
--- that served a waiter, keeps the key taken, or raised the token.
+-- Releases one key. `later` is true if a crash of the server may lose this release. A crash must not lose a release
+-- that served a waiter, keeps the key locked, or raised the token.
 CREATE OR REPLACE FUNCTION lock_core.release_one(
     p_key text, p_owner text, p_mode text, p_keep bigint, p_own bigint, OUT answer integer, OUT later boolean
 ) LANGUAGE plpgsql AS $$
@@ -72,8 +72,9 @@ BEGIN
         PERFORM lock_core.clear(p_key, t);
         SELECT * INTO v_mode, v_count FROM lock_core.look(p_key);
         answer := CASE WHEN lock_core.fits(p_mode, v_mode, v_count) THEN 0 ELSE -1 END;
-        -- The waiters after an owner that left the queue may fit along with the holders now, for example readers after
-        -- a writer. If this owner was not queued, its lease may have expired. Then a heartbeat serves the waiters.
+        -- After an owner has left the queue, the waiters behind it may fit with the holders. For example, readers may
+        -- have waited behind a writer. If this owner was not queued, its lease has probably expired. The next heartbeat
+        -- of a waiter then serves the queue.
         IF NOT v_queued THEN
             RETURN;
         END IF;
@@ -85,7 +86,7 @@ BEGIN
     END IF;
 END $$;
 
--- Ends one grant of any holder when an operator requests it, and serves the next waiter. Returns whether the grant
+-- Ends one grant of any holder on request of an operator, and serves the next waiters. Returns whether the grant
 -- existed.
 CREATE OR REPLACE FUNCTION lock_core.force_release(p_key text, p_id text) RETURNS boolean
 LANGUAGE plpgsql

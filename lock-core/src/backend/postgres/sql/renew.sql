@@ -1,7 +1,8 @@
--- Extends the lease of each grant that its owner still has, and never shortens it. Returns the number of each such
--- grant, with the number of claims that wait for its key. The second number is null if another transaction has the row
--- locked: then only this grant was not renewed. Waits for no lock, so it cannot be part of a deadlock. A renewal needs
--- no lock of the key, because other calls depend only on the fact that the grant is alive.
+-- Extends the leases of the grants that their owners still have, and never shortens a lease. Returns one row for each
+-- such grant: `number` is its position in the parameters, and `waiting` is the number of claims that wait for its key.
+-- If another transaction has locked the row of a grant, that grant is not renewed, and its `waiting` is null. The
+-- function waits for no lock, so it cannot be part of a deadlock. It does not lock the row of the key, because the
+-- decisions of other calls depend only on whether the grant is alive.
 --
 -- p_owns  for each grant, the last token that its process assigned; 0: none
 CREATE OR REPLACE FUNCTION lock_core.renew(p_keys text[], p_owners text[], p_ttls bigint[], p_owns bigint[])
@@ -35,11 +36,11 @@ BEGIN
                 JOIN lock_core.holders h ON h.key = r.key AND h.slot = r.slot AND h.owner = r.owner
                 WHERE h.expires_at > t AND NOT h.kept AND r.number <> ALL (v_done)
         );
-        -- Another call for the same grant, such as an extension, has its row locked. That call ends soon.
+        -- Another call for the same grant, such as an extension, has locked its row. That call ends soon.
         PERFORM pg_sleep(0.02);
     END LOOP;
-    -- Saves the tokens in `p_owns`. If another call has locked the row of a key, the key is skipped, so that the
-    -- renewal does not wait. The next renewal and the release send the token again.
+    -- Saves the tokens in `p_owns`. A key whose row is locked by another call is skipped, so that the renewal does not
+    -- wait. The next renewal, or the release, sends the token again.
     IF (SELECT max(o.own) FROM unnest(p_owns) o (own)) > 0 THEN
         WITH told AS MATERIALIZED (
             SELECT k.key, r.own FROM unnest(p_keys, p_owners, p_owns, v_slots) r (key, owner, own, slot)
@@ -49,8 +50,8 @@ BEGIN
         )
         UPDATE lock_core.keys k SET fence = d.own, fence_of = '-' FROM told d WHERE k.key = d.key AND k.fence < d.own;
     END IF;
-    -- The common case: all grants are renewed, and no claim waits for one of the keys. The join below takes longer than
-    -- everything before it.
+    -- In the common case, all grants are renewed, and no claim waits for any of the keys. This shortcut avoids the join
+    -- below, which takes longer than everything before it.
     IF cardinality(v_done) = cardinality(p_keys)
             AND NOT EXISTS (SELECT FROM lock_core.waiters w WHERE w.key = ANY (p_keys) AND w.deadline >= t) THEN
         RETURN QUERY SELECT d.number, 0 FROM unnest(v_done) d (number);
@@ -69,11 +70,12 @@ BEGIN
 END $$;
 
 -- Makes the fencing token of a grant that was made without one. The token is at least the server's time, and larger
--- than the last token of each key. So tokens grow even if the clock is set back or the last transactions are lost.
+-- than the last token of each key. So tokens grow even if the clock is set back, or if a failover loses the last
+-- transactions.
 --
 -- p_of   the holder of the token: the owner token, with `:<number>` for a later holder of the grant by hand-off
--- p_own  the last token that the process itself assigned for this grant; 0: none
--- The verdict of the answer is 1, or 0 if no owner has the lock, or -1 if another owner has it
+-- p_own  the last token that the process itself assigned for this grant; 0: none The verdict of the answer is 1 if the
+-- token was made, 0 if no owner has the lock, and -1 if another owner has the lock
 CREATE OR REPLACE FUNCTION lock_core.fence(p_keys text[], p_owner text, p_of text, p_own bigint)
 RETURNS lock_core.answer LANGUAGE plpgsql
 :settings AS $$
@@ -88,7 +90,7 @@ BEGIN
         v_row := lock_core.lock_row(p_keys[number], false);
         t := clock_timestamp();
         IF v_row.key IS NULL THEN
-            -- Without a row to lock, other calls could grant the key meanwhile.
+            -- Without a row, nothing was locked, so other calls could grant the key meanwhile.
             a.now_us := lock_core.micros(t);
             a.verdict := 0;
             RETURN a;
@@ -102,7 +104,7 @@ BEGIN
                 WHERE h.key = p_keys[number] AND h.expires_at > t) THEN -1 ELSE 0 END;
             RETURN a;
         END IF;
-        -- A repeated request: if every key has the same token of this holder, that token is the answer.
+        -- If every key has the same token of this holder, this is a repeated request, and that token is the answer.
         v_same := CASE WHEN v_row.fence_of = p_of AND v_row.fence > p_own AND (number = 1 OR v_same = v_row.fence)
             THEN v_row.fence END;
         v_fence := greatest(v_fence, v_row.fence + 1);

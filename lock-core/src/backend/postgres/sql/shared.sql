@@ -1,22 +1,24 @@
 -- Functions that the other functions use: the lock of a key, its holders and its queue.
 --
 -- The functions that any session may call have these settings (`:settings`). `lock_timeout` limits the wait for the row
--- of a key, which another call locks until it ends. Without a limit, the connection could hang. A session keeps plans
--- from the time when the tables were small. Without `enable_seqscan = off`, it would still read whole tables after they
--- have grown (measured: 12 times the CPU time after 8,000 locks). That setting raises the estimated costs so far that
--- each plan would be compiled, so `jit = off` is needed. `search_path` excludes operators and functions of other users.
--- Otherwise, if any user may create objects in `public`, a function there that matches the arguments better than the
--- one of Postgres would be called with the rights of the service.
+-- of a key. Another call may have locked that row until the call ends. Without a limit, the connection could hang. A
+-- session keeps query plans that it made while the tables were small. Without `enable_seqscan = off`, such plans would
+-- still read whole tables after these have grown (measured: 12 times the CPU time after 8,000 locks). `enable_seqscan =
+-- off` raises the estimated cost of plans so much that Postgres would compile each plan. `jit = off` prevents this.
+-- `search_path` excludes operators and functions of other users. Without it, a user who may create objects in `public`
+-- could create a function that matches the arguments better than the function of Postgres. The service would then call
+-- that function with its own rights.
 --
--- Functions that other functions call are in plpgsql, which keeps their plans for the session. A SQL function is
--- planned at each call if it is not a single expression.
+-- Functions that other functions call are written in plpgsql, which keeps their plans for the session. A SQL function
+-- that is more than a single expression would be planned at each call.
 --
--- Every function that changes a key begins with `lock_row` or with the same lock. A renewal is the only exception.
--- Under READ COMMITTED, each later statement has its own snapshot, so it sees the changes of the previous call that had
--- the lock.
+-- Every function that changes a key first locks the row of the key, usually with `lock_row`. The only exception is a
+-- renewal. Under READ COMMITTED, each statement after the lock has its own snapshot. So each statement sees the changes
+-- of the previous call that had the lock.
 --
 -- The row of an owner is found by its slot. A condition on the owner alone would read the rows of all holders of the
--- key. For `slot IN ('', owner)` the planner uses no index: it expects one row per key, because most keys have one.
+-- key. With the condition `slot IN ('', owner)`, the planner would use no index for the slot, because it expects one
+-- row per key.
 
 -- Returns a time in us.
 CREATE OR REPLACE FUNCTION lock_core.micros(t timestamptz) RETURNS bigint LANGUAGE sql STABLE AS $$
@@ -32,8 +34,8 @@ BEGIN
     END IF;
 END $$;
 
--- Locks the row of a key until the end of the transaction, and returns it. If the row is missing, creates it if
--- `p_make` is true or if the key has holders or waiters. Otherwise returns null.
+-- Locks the row of a key until the end of the transaction, and returns the row. If the row is missing, and `p_make` is
+-- true or the key has holders or waiters, creates the row. If the row is missing otherwise, returns null.
 CREATE OR REPLACE FUNCTION lock_core.lock_row(p_key text, p_make boolean) RETURNS lock_core.keys
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -52,7 +54,8 @@ BEGIN
         v_made := v_made OR FOUND;
     END LOOP;
     IF v_made THEN
-        -- The floor is read after the lock: the transaction that deleted the row has already committed the floor.
+        -- The floor is read after the row is locked. By then, the transaction that deleted the old row has committed
+        -- its floor.
         UPDATE lock_core.keys k SET fence = f.fence FROM lock_core.floor f WHERE k.key = p_key AND f.fence > 0
             RETURNING k.* INTO v_key;
         IF NOT FOUND THEN
@@ -62,17 +65,18 @@ BEGIN
     RETURN v_key;
 END $$;
 
--- Allows the server to confirm the transaction up to a second before it is on disk. If the server crashes in that time,
--- the transaction is lost. The function is only for changes that may be lost. A place in the queue may be lost, because
--- the waiter queues again. A release may be lost, because the key becomes free at the end of the lease anyway.
+-- Allows the server to confirm the transaction up to a second before it is on disk. If the server crashes in that
+-- second, the transaction is lost. So only transactions that may be lost call this function. The loss of a queue entry
+-- is harmless, because the waiter queues again. The loss of a release is harmless, because the key becomes free at the
+-- end of the lease.
 CREATE OR REPLACE FUNCTION lock_core.commit_later() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
 END $$;
 
--- Notifies the process of an owner. The message is a hint, and is sent when the transaction commits. If a session of
--- the application listens without reading, the message queue of the server fills, and commits would fail. So no message
--- is sent when the queue is nearly full.
+-- Notifies the process of an owner. The message is a hint. The server sends it when the transaction commits. If any
+-- session listens but does not read, the message queue of the server fills up. With a full queue, commits would fail,
+-- so no message is sent when the queue is nearly full.
 CREATE OR REPLACE FUNCTION lock_core.tell(p_owner text, p_message text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF pg_notification_queue_usage() < 0.9 THEN
@@ -81,11 +85,11 @@ BEGIN
 END $$;
 
 -- Deletes the holders whose lease has ended. If a transaction of the application has locked a row (see verify.sql), the
--- row stays and keeps the key taken until that transaction ends. Postgres checks the condition again on the locked row,
--- because a renewal may have changed the row.
+-- row stays, and the key stays locked until that transaction ends. A renewal may change a row meanwhile, so Postgres
+-- checks the condition again after it has locked the row.
 CREATE OR REPLACE FUNCTION lock_core.clear(p_key text, t timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    -- An array instead of a join: the planner expects few rows, and would compare every pair of rows.
+    -- This is an array, not a join: for a join, the planner would expect few rows, and compare every pair of rows.
     v_ended text[] := ARRAY(
         SELECT h.slot FROM lock_core.holders h WHERE h.key = p_key AND h.expires_at <= t FOR UPDATE SKIP LOCKED
     );
@@ -95,8 +99,8 @@ BEGIN
     END IF;
 END $$;
 
--- Returns the slot of an owner's row, if the owner has a row. The function is STABLE, so a condition on its result can
--- use an index.
+-- Returns the slot that an owner's row has, if the owner has a row: the owner or ''. The function is STABLE, so a
+-- condition on its result can use an index.
 CREATE OR REPLACE FUNCTION lock_core.slot_of(p_key text, p_owner text) RETURNS text LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN coalesce((SELECT h.slot FROM lock_core.holders h WHERE h.key = p_key AND h.slot = p_owner), '');
@@ -115,33 +119,35 @@ BEGIN
     )
     DELETE FROM lock_core.holders h USING mine m WHERE h.key = p_key AND h.slot = m.slot;
     IF NOT FOUND THEN
-        -- This update changes no indexed column. So it does not wait for a transaction that has verified the lease. The
-        -- update waits only for a renewal, which is short.
+        -- This update changes no indexed column. So it does not wait for a transaction that has verified the lease. It
+        -- waits only for a renewal, which is short.
         UPDATE lock_core.holders h SET expires_at = '-infinity'
             WHERE h.key = p_key AND h.slot = v_slot AND h.owner = p_owner;
         PERFORM lock_core.clear(p_key, t);
     END IF;
 END $$;
 
--- Returns the mode of the holders (null if there are none) and their number.
+-- Returns the mode of the holders, and their number. If there are no holders, the mode is null.
 CREATE OR REPLACE FUNCTION lock_core.look(p_key text, OUT v_mode text, OUT v_count bigint) LANGUAGE plpgsql AS $$
 BEGIN
     SELECT min(h.mode), count(*) INTO v_mode, v_count FROM lock_core.holders h WHERE h.key = p_key;
 END $$;
 
--- Returns whether a claim with a mode can be granted along with the present holders.
+-- Returns whether a claim can be granted in addition to the present holders: `p_count` holders with the mode `p_held`.
 CREATE OR REPLACE FUNCTION lock_core.fits(p_mode text, p_held text, p_count bigint) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
     SELECT p_held IS NULL OR p_count = 0 OR p_mode <> 'x' AND p_mode = p_held
         AND (p_mode = 's' OR p_count < substr(p_mode, 2)::bigint)
 $$;
 
--- Returns whether the mode of a claim is incompatible with the mode of the holders, so that waiting would not help.
+-- Returns whether the mode of a claim is incompatible with the mode of the holders. Such a claim is refused instead of
+-- queued.
 CREATE OR REPLACE FUNCTION lock_core.clashes(p_mode text, p_held text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
     SELECT p_held IS NOT NULL AND p_held <> p_mode AND (length(p_held) > 1 OR length(p_mode) > 1)
 $$;
 
--- Writes a grant. Reuses an old row of the owner that could not be deleted. Never overwrites the row of another owner.
+-- Writes a grant. If an old row of the same owner could not be deleted, reuses that row. Never overwrites the row of
+-- another owner.
 CREATE OR REPLACE FUNCTION lock_core.put(
     p_key text, p_owner text, p_mode text, p_record text, p_until timestamptz
 ) RETURNS void LANGUAGE plpgsql AS $$
@@ -156,17 +162,17 @@ BEGIN
     END IF;
 END $$;
 
--- Returns the number of live claims that wait, without `p_but`.
+-- Returns the number of live claims that wait. The claim of the owner `p_but` does not count.
 CREATE OR REPLACE FUNCTION lock_core.waiting(p_key text, p_but text, t timestamptz) RETURNS integer
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN (SELECT count(*)::integer FROM lock_core.waiters w WHERE w.key = p_key AND w.owner <> p_but AND w.deadline >= t);
 END $$;
 
--- Grants the key to the waiters at the head of the queue that fit along with the holders, and deletes dead waiters
--- among them. The caller has deleted the expired holders. Returns three values: whether `p_me` was served, whether any
--- waiter was served, and whether a waiter remains that precedes any new claim. `p_me` is served for `p_ttl`, and
--- without a message, because it gets the answer.
+-- Serves the queue: grants the key to the first waiters, as long as they fit with the holders, and deletes dead waiters
+-- on the way. The caller has already deleted the expired holders. Returns `won`: whether `p_me` was granted the key,
+-- `served`: whether any waiter was, and `blocked`: whether a live waiter remains, which precedes any new claim. `p_me`
+-- gets a lease of `p_ttl`, and no message, because the caller's answer reports the grant.
 CREATE OR REPLACE FUNCTION lock_core.serve(
     p_key text, t timestamptz, p_me text, p_ttl bigint, OUT won boolean, OUT served boolean, OUT blocked boolean
 ) LANGUAGE plpgsql AS $$
@@ -180,14 +186,17 @@ BEGIN
     served := false;
     blocked := false;
     SELECT * INTO v_mode, v_count FROM lock_core.look(p_key);
-    -- One pass: with one query per head, each query would read the rows that were deleted before.
+    -- One query reads the whole queue. With one query for each waiter, each query would read again the rows that were
+    -- deleted before.
     FOR v_head IN SELECT w.ctid AS place, w.* FROM lock_core.waiters w WHERE w.key = p_key ORDER BY w.ticket LOOP
-        -- No waiter is served before the first one, even if it fits: otherwise a writer would never be served.
+        -- If the first waiter does not fit, no later waiter is served, even if it fits. Otherwise a writer might never
+        -- be served.
         IF v_head.deadline >= t AND NOT lock_core.fits(v_head.mode, v_mode, v_count) THEN
             blocked := true;
             EXIT;
         END IF;
-        -- Deleted by ctid, which cannot change meanwhile. To find an owner, the planner might scan the index by ticket.
+        -- The row is deleted by its ctid, which cannot change meanwhile. With a condition on the owner, the planner
+        -- might scan the index by ticket.
         DELETE FROM lock_core.waiters w WHERE w.ctid = v_head.place;
         CONTINUE WHEN v_head.deadline < t;
         served := true;
@@ -198,8 +207,8 @@ BEGIN
             won := true;
             v_left := v_left - 1;
         ELSE
-            -- The lease is short: if the waiter has died meanwhile, it blocks the key for no longer than that. Its
-            -- renewal extends the lease to the whole ttl.
+            -- The lease is short, so that a waiter that has died meanwhile does not block the key for long. A live
+            -- waiter extends the lease to the whole ttl with its first renewal.
             PERFORM lock_core.put(p_key, v_head.owner, v_head.mode, v_head.record,
                 t + least(v_head.ttl, :waiter_lease_us) * interval '1 microsecond');
             -- The queue is counted once, and not for each grant.
@@ -210,8 +219,8 @@ BEGIN
 END $$;
 
 -- Returns whether a holder can hand off to a claim of `p_owner` inside their process. The grant must be exclusive, live
--- and not released, and both tokens must begin with the same 33 digits. 32 digits name the process, and one tells
--- whether the process hands grants off.
+-- and not released, and both tokens must begin with the same 33 digits. The first 32 digits identify the process. The
+-- next digit shows whether the process hands grants off.
 CREATE OR REPLACE FUNCTION lock_core.hands_off(p_holder lock_core.holders, p_owner text, t timestamptz) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
     SELECT p_holder.mode = 'x' AND NOT p_holder.kept AND p_holder.expires_at > t
@@ -227,13 +236,13 @@ DECLARE
 BEGIN
     a.verdict := 0;
     a.now_us := lock_core.micros(t);
-    -- A claim for a permit can be granted when the first permit expires. An exclusive claim, or a reader queued after
-    -- one, must wait for the last reader.
+    -- A claim for a permit can be granted when the first permit expires. An exclusive claim must wait until the last
+    -- reader's lease ends, and so must a reader behind an exclusive claim.
     SELECT h.* INTO v_holder FROM lock_core.holders h WHERE h.key = p_key
         ORDER BY CASE WHEN length(h.mode) > 1 THEN h.expires_at END, h.expires_at DESC LIMIT 1;
     IF FOUND THEN
-        -- An expired row remains while a transaction of the application has it locked. It is unknown when that
-        -- transaction ends, so the claim retries soon.
+        -- An expired row remains while a transaction of the application has locked it. The end of that transaction is
+        -- unknown, so the claim retries soon.
         a.left_us := CASE WHEN v_holder.expires_at <= t THEN 50000
             ELSE lock_core.micros(v_holder.expires_at) - a.now_us END;
         a.record := v_holder.record;
@@ -257,8 +266,8 @@ BEGIN
     RETURN a;
 END $$;
 
--- Returns the columns of an answer in their order as one value: a row of eleven columns would cost the server as much
--- as a statement.
+-- Returns the columns of an answer as one array. To send a row of eleven columns would cost the server as much as a
+-- statement.
 CREATE OR REPLACE FUNCTION lock_core.flat(a lock_core.answer) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN ARRAY[

@@ -1,12 +1,13 @@
--- The common cases of an attempt and of a release, in as few statements as possible: the server spends most of its time
--- on beginning and ending statements. Each function handles one case, with the same effect as the general functions
--- (acquire.sql, release.sql). In any other case, it returns null and has changed nothing that matters. Its caller
--- (attempt.sql) then calls the general function in the same transaction.
+-- The common cases of an attempt and of a release. Each function uses as few statements as possible, because the server
+-- spends most of its time on beginning and ending statements. Each function handles one case, with the same effect as
+-- the general functions (acquire.sql, release.sql). In any other case, the function returns null, and has changed
+-- nothing that matters. Its caller (attempt.sql) then calls the general function in the same transaction.
 --
--- The functions have no settings of their own, because settings would make them a tenth slower.
+-- The functions have no settings of their own, because their own settings would make them 10 % slower.
 --
--- Each statement after the lock of the key has its own snapshot, and only these statements decide. An earlier statement
--- would miss a waiter that was queued while this call waited for the lock, until the waiter's next heartbeat.
+-- Only statements after the lock of the key decide, because each of them has a new snapshot. A statement before the
+-- lock would miss a waiter that was queued while this call waited for the lock. That waiter would then wait until its
+-- next heartbeat.
 
 -- Grants a key that has no holder and no waiter. Returns the answer in the form of `flat`.
 CREATE OR REPLACE FUNCTION lock_core.take_free(
@@ -16,7 +17,7 @@ DECLARE
     t timestamptz := clock_timestamp();
     v_fence bigint;
 BEGIN
-    -- A key in use is not locked, so that many attempts at it neither write nor wait for each other.
+    -- The row of a key in use is not locked, so that many attempts at the key neither write nor wait for each other.
     PERFORM FROM lock_core.keys k WHERE k.key = p_key AND k.latch_until <= t
         AND NOT EXISTS (SELECT FROM lock_core.holders h WHERE h.key = p_key AND h.expires_at > t) FOR UPDATE;
     IF NOT FOUND THEN
@@ -39,7 +40,7 @@ BEGIN
     RETURN ARRAY['1', lock_core.micros(t)::text, v_fence::text, '0'];
 END $$;
 
--- Queues an exclusive claim after an exclusive holder. Returns the answer in the form of `flat`.
+-- Queues an exclusive claim for a key that has an exclusive holder. Returns the answer in the form of `flat`.
 --
 -- p_room, p_barges  as in `acquire`; p_room is not null
 CREATE OR REPLACE FUNCTION lock_core.enqueue(
@@ -77,7 +78,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    -- Only the first waiter is announced. After that, the holder is informed, and its renewals report the waiters too.
+    -- The holder is notified only of the first waiter. Its renewals then report the number of waiters.
     IF v_others = 0 THEN
         PERFORM lock_core.tell(v_holder.owner, 'contended ' || p_key);
     END IF;
@@ -92,9 +93,10 @@ END $$;
 -- Ends the grant of an owner for one key. If no claim waits, the key becomes free. If the first waiter and the grant
 -- are exclusive, that waiter gets the key.
 --
--- Returns `1`, or `granted <owner> <waiters>` if the new holder is in the same process. This answer informs that
--- process sooner than a notification. Only other processes get a notification. `waiters` is 1 if a claim waits after
--- the new holder, otherwise 0: counting all waiters would slow down each hand-off with the length of the queue.
+-- Returns `granted <owner> <waiters>` if the new holder is in the same process, and `1` otherwise. The answer arrives
+-- earlier than a notification would. Only a new holder in another process gets a notification. `waiters` is 1 if
+-- another claim waits behind the new holder, and 0 otherwise. To count all waiters would make each hand-off slower with
+-- a longer queue.
 CREATE OR REPLACE FUNCTION lock_core.hand_off(p_key text, p_owner text, p_mode text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
@@ -108,8 +110,8 @@ BEGIN
     t := clock_timestamp();
     SELECT w.ctid AS place, w.* INTO v_next FROM lock_core.waiters w WHERE w.key = p_key ORDER BY w.ticket LIMIT 1;
     IF NOT FOUND THEN
-        -- If a transaction of the application has locked the row (see verify.sql), the general function handles it,
-        -- here and below.
+        -- Here and below, if a transaction of the application has locked the row (see verify.sql), the general function
+        -- handles the release.
         DELETE FROM lock_core.holders h WHERE h.ctid = (
             SELECT o.ctid FROM lock_core.holders o
                 WHERE o.key = p_key AND o.slot = CASE p_mode WHEN 'x' THEN '' ELSE lock_core.slot_of(p_key, p_owner) END
@@ -126,7 +128,7 @@ BEGIN
     IF v_next.mode <> 'x' OR v_next.deadline < t THEN
         RETURN NULL;
     END IF;
-    -- A key has only one exclusive holder. Its row becomes the row of the next holder, with a short lease, as in
+    -- A key has only one exclusive holder, so its row becomes the row of the next holder. The lease is short, as in
     -- `serve`.
     UPDATE lock_core.holders h
         SET owner = v_next.owner, record = v_next.record, granted_at = t,

@@ -1,4 +1,4 @@
--- The schema, its tables and its types. Running it again changes nothing.
+-- Creates the schema, its tables and its types. If they exist already, this file changes nothing.
 --
 -- keys      one row for each key in use. Every change of a key locks this row first, so all changes of a key happen one
 --           after another. The row also has the last fencing token and the latch
@@ -6,8 +6,8 @@
 -- waiters   the queue: one row for each claim that waits
 -- floor     one row: the largest fencing token of the keys whose rows were deleted, and how far the last sweep came
 --
--- Keys are compared by their bytes, so that the index finds a prefix in any locale. All times are the server's.
--- fillfactor reserves space on each page for the new version of a row that is updated.
+-- Keys are compared by their bytes, so that the index finds a prefix in any locale. All times are from the server's
+-- clock. fillfactor reserves space on each page for the new versions of updated rows.
 DO $$
 BEGIN
     -- `CREATE SCHEMA IF NOT EXISTS` needs the right to create a schema, even if the schema exists.
@@ -20,10 +20,10 @@ CREATE TABLE IF NOT EXISTS lock_core.keys (
     key         text COLLATE "C" PRIMARY KEY,
     -- The last fencing token. The token is at least the server's time (us) when it was made.
     fence       bigint NOT NULL DEFAULT 0,
-    -- The holder of that token: the owner token. After a hand-off within the process, `:<number>` follows.
+    -- The holder of that fencing token: its owner token. After a hand-off within the process, `:<number>` follows.
     fence_of    text NOT NULL DEFAULT '',
-    -- A count-down latch: the count that is left, the owner that set it, and its expiry. The latch is in use until
-    -- then.
+    -- A count-down latch: the remaining count, the owner that set the latch, and the end of its lease. The latch is in
+    -- use until its lease ends.
     latch_left  integer NOT NULL DEFAULT 0,
     latch_by    text NOT NULL DEFAULT '',
     latch_until timestamptz NOT NULL DEFAULT '-infinity'
@@ -33,15 +33,16 @@ CREATE TABLE IF NOT EXISTS lock_core.holders (
     key        text COLLATE "C" NOT NULL,
     -- 48 hexadecimal digits: 32 for the process, 16 for a counter. Only the process and the server may see the token.
     owner      text COLLATE "C" NOT NULL,
-    -- `x` exclusive, `s` shared, `p<of>` one permit of that number.
+    -- `x` is exclusive, `s` is shared, `p<of>` is one of `<of>` permits.
     mode       text NOT NULL,
     -- A description of the owner for people.
     record     text NOT NULL,
-    -- The end of the lease. The row of an ended grant may stay until a claim needs the key.
+    -- The end of the lease. The row of an expired grant may stay until a claim needs the key.
     expires_at timestamptz NOT NULL,
-    -- Whether the holder has released the key, which stays taken until `expires_at`.
+    -- Whether the holder has released the key, and the key stays locked until `expires_at`.
     kept       boolean NOT NULL DEFAULT false,
-    -- '' for a grant that was exclusive at first: a key has at most one such row. For any other grant, the owner.
+    -- '' for a grant that is, or at first was, exclusive. A key has at most one such row. For any other grant, the slot
+    -- is the owner.
     slot       text COLLATE "C" NOT NULL DEFAULT '',
     granted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (key, slot)
@@ -49,9 +50,9 @@ CREATE TABLE IF NOT EXISTS lock_core.holders (
 CREATE TABLE IF NOT EXISTS lock_core.waiters (
     key      text COLLATE "C" NOT NULL,
     owner    text COLLATE "C" NOT NULL,
-    -- The order of arrival: the server's time in us, but larger than every ticket in the queue.
+    -- The order of arrival. A ticket is the server's time in us, or one more than the last ticket if that is larger.
     ticket   bigint NOT NULL,
-    -- The waiter is dead if it sends no heartbeat until then.
+    -- If the waiter sends no heartbeat before this time, the waiter counts as dead.
     deadline timestamptz NOT NULL,
     -- The requested lease, in us.
     ttl      bigint NOT NULL,
@@ -90,7 +91,7 @@ CREATE TABLE IF NOT EXISTS lock_core.floor (
 );
 INSERT INTO lock_core.floor DEFAULT VALUES ON CONFLICT DO NOTHING;
 
--- The number of this migration. A later migration keeps the functions of earlier ones.
+-- The number of this migration. A later migration keeps the functions of earlier migrations.
 CREATE TABLE IF NOT EXISTS lock_core.version (
     one    boolean PRIMARY KEY DEFAULT true CHECK (one),
     number integer NOT NULL
@@ -110,33 +111,33 @@ BEGIN
     IF to_regtype('lock_core.answer') IS NULL THEN
         -- The answer to an attempt or a heartbeat.
         CREATE TYPE lock_core.answer AS (
-            -- 1 granted, 0 held, -1 the claim is no longer queued, -2 the key is in use in an incompatible mode
+            -- 1: granted, 0: held, -1: the claim is no longer queued, -2: the key is in use in an incompatible mode.
             verdict integer,
             -- The server's time in us.
             now_us  bigint,
             fence   bigint,
-            -- The number of live claims that wait, without the caller's claim.
+            -- The number of live claims that wait. The caller's claim does not count.
             waiting integer,
-            -- The rest of the lease that must end before the claim can be granted, in us.
+            -- The remaining time, in us, of the lease that must end before the claim can be granted.
             left_us bigint,
             -- The record of the holder.
             record  text,
-            -- The number of live claims that wait before the caller's claim, if that claim is queued.
+            -- The number of live claims ahead of the caller's claim in the queue, if the caller's claim is queued.
             place   integer,
             -- Whether the holder can hand off to the caller's claim.
             own     boolean,
-            -- Whether the caller's claim was queued now, or was kept in the queue.
+            -- Whether this request has queued the caller's claim, or has kept it in the queue.
             queued  boolean,
-            -- The reason for the refusal: for -2 the mode of the holders, or `latch`; for 0 `kept` if the holder has
-            -- released the key and the key stays taken.
+            -- The reason for the refusal. For -2: the mode of the holders, or `latch`. For 0: `kept` if the holder has
+            -- released the key and the key stays locked for a while.
             mode    text,
-            -- For a claim of several keys and a verdict of -2 or 0: the number of the key that is in use.
+            -- The number of the key that is in use, for a claim of several keys with the verdict -2 or 0.
             number  integer
         );
     END IF;
 END $$;
 
--- Saves the largest token of deleted keys, so that tokens grow even after a deletion and after the clock is set back.
+-- Saves the largest token of the deleted keys in `floor`. So later tokens are larger even if the clock is set back.
 CREATE OR REPLACE FUNCTION lock_core.raise_floor() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

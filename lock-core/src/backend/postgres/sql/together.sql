@@ -1,5 +1,5 @@
--- Requests of many claims of one process in one call, so that the row of the key is locked only once. Each answer has
--- the form of `flat`, and the answers are in the order of the owners.
+-- Functions that handle requests of many claims of one process in one call, so that the row of the key is locked only
+-- once. Each answer has the form of `flat`. The answers are in the order of the owners.
 
 -- Makes attempts at one key, one after another. For the parameters see `acquire`.
 CREATE OR REPLACE FUNCTION lock_core.attempts(
@@ -38,9 +38,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- Records the heartbeats of waiters, and serves the queue if the key is free. So a heartbeat also detects changes
--- without a message: an expired lease, or a grant whose message was lost. The deadlines are written before the queue is
--- served: otherwise a waiter that was paused would be deleted by its own heartbeat.
+-- Records the heartbeats of waiters, and serves the queue if the key is free. So a heartbeat also detects an expired
+-- lease, for which no message is sent, and a grant whose message was lost. The new deadlines are written before the
+-- queue is served. Otherwise the heartbeat of a waiter that was paused would delete that waiter.
 CREATE OR REPLACE FUNCTION lock_core.heartbeats(
     p_key text, p_owners text[], p_records text[], p_modes text[], p_ttls bigint[]
 ) RETURNS SETOF text[] LANGUAGE plpgsql
@@ -67,7 +67,7 @@ BEGIN
         PERFORM lock_core.clear(p_key, t);
         SELECT s.served INTO v_served FROM lock_core.serve(p_key, t, '', 0) s;
     END IF;
-    -- The update includes the claims that were served just now, which have a short lease.
+    -- The update also extends the short leases of the claims that were served just now.
     UPDATE lock_core.holders h SET expires_at = greatest(h.expires_at, t + r.ttl * interval '1 microsecond')
         FROM unnest(p_owners, p_modes, p_ttls) r (owner, mode, ttl)
         WHERE h.key = p_key AND h.slot = CASE r.mode WHEN 'x' THEN '' ELSE r.owner END AND h.owner = r.owner
@@ -76,16 +76,16 @@ BEGIN
     IF NOT v_served AND NOT v_granted THEN
         PERFORM lock_core.commit_later();
     END IF;
-    -- The queue is read once for all claims. Tickets are unique, so the position of a claim is the number of smaller
-    -- tickets.
+    -- The queue is read once for all claims. Tickets are unique, so the number of smaller tickets is the position of a
+    -- claim.
     v_tickets := ARRAY(
         SELECT w.ticket FROM lock_core.waiters w WHERE w.key = p_key AND w.deadline >= t ORDER BY w.ticket
     );
     IF v_queued THEN
         v_held := lock_core.held_by(p_key, '', t, true);
     END IF;
-    -- `h` is joined as a table, and compared here. If a subquery compared it with `r`, Postgres 14 to 16 would join the
-    -- subquery through a cache (Memoize). The key of that cache lacks columns that only the output needs, so every
+    -- `h` is joined as a table, and compared with `r` here. If a subquery compared them, Postgres 14 to 16 would join
+    -- the subquery through a cache (Memoize). The key of that cache lacks columns that only the output uses. So every
     -- owner would get the answer of the first owner.
     RETURN QUERY SELECT CASE
             WHEN w.ticket IS NOT NULL THEN ARRAY[

@@ -1,5 +1,5 @@
--- Locks the lease of an owner on all of the keys until the end of the caller's transaction. If the lease has ended,
--- fails that transaction. No other owner gets one of the keys before that transaction ends, even if the lease ends
+-- Locks the rows of an owner's grant on all of the keys until the caller's transaction ends. If the lease has ended,
+-- fails the transaction. Until the transaction ends, no other owner gets one of the keys, even if the lease ends
 -- earlier.
 --
 -- The function uses the weakest row lock: renewals continue, and no other statement of this library waits for it.
@@ -14,8 +14,8 @@ BEGIN
                 AND h.expires_at > clock_timestamp() AND NOT h.kept
             FOR KEY SHARE;
         IF NOT FOUND THEN
-            -- With a higher isolation level, the snapshot may be older than the grant or its last renewal. So the
-            -- caller must run the transaction again.
+            -- At a higher isolation level, the snapshot may be older than the grant or its last renewal. The code 40001
+            -- requests that the caller runs the transaction again.
             RAISE EXCEPTION 'the lease of the lock is over' USING ERRCODE =
                 CASE current_setting('transaction_isolation') WHEN 'read committed' THEN ':lease_over' ELSE '40001' END;
         END IF;
