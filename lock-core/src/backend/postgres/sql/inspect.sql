@@ -47,11 +47,11 @@ CREATE OR REPLACE VIEW lock_core.held AS
 
 -- Checks the next `p_limit` keys. Deletes their expired grants, waiters and latches, and the rows of unused keys.
 --
--- p_to  the last key of the caller's previous call. The sweep continues there at once if no other caller has continued
---       it meanwhile. If it is null, the sweep does nothing within 5 s after the last call of any caller, and within 15
---       s after a call that reached the end of the table Returns one row: the last checked key (null at the end of the
---       table), the number of checked keys, and the number of deleted rows of `keys`. Returns no row if the call did
---       nothing
+-- p_to  the last key of the caller's previous call, or null. If no other caller has continued the sweep meanwhile, this
+--       call continues there at once. Otherwise this call does nothing within 5 s after the last call of any caller,
+--       and within 15 s after a call that reached the end of the table
+-- Returns one row: the last checked key (null at the end of the table), the number of checked keys, and the number of
+-- deleted rows of `keys`. Returns no row if the call did nothing
 CREATE OR REPLACE FUNCTION lock_core.sweep(p_limit integer, p_to text)
 RETURNS TABLE (came_to text, looked bigint, deleted bigint) LANGUAGE plpgsql
 :settings AS $$

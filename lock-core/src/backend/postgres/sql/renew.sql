@@ -73,9 +73,9 @@ END $$;
 -- than the last token of each key. So tokens grow even if the clock is set back, or if a failover loses the last
 -- transactions.
 --
--- p_of   the holder of the token: the owner token, with `:<number>` for a later holder of the grant by hand-off
--- p_own  the last token that the process itself assigned for this grant; 0: none The verdict of the answer is 1 if the
--- token was made, 0 if no owner has the lock, and -1 if another owner has the lock
+-- p_of   the holder of the fencing token: the owner token. After a hand-off in the process, `:<number>` follows
+-- p_own  the last token that the process itself assigned for this grant; 0: none
+-- The verdict of the answer is 1 if the token was made, 0 if no owner has the lock, and -1 if another owner has the lock
 CREATE OR REPLACE FUNCTION lock_core.fence(p_keys text[], p_owner text, p_of text, p_own bigint)
 RETURNS lock_core.answer LANGUAGE plpgsql
 :settings AS $$

@@ -3,11 +3,11 @@
 -- The functions that any session may call have these settings (`:settings`). `lock_timeout` limits the wait for the row
 -- of a key. Another call may have locked that row until the call ends. Without a limit, the connection could hang. A
 -- session keeps query plans that it made while the tables were small. Without `enable_seqscan = off`, such plans would
--- still read whole tables after these have grown (measured: 12 times the CPU time after 8,000 locks). `enable_seqscan =
--- off` raises the estimated cost of plans so much that Postgres would compile each plan. `jit = off` prevents this.
--- `search_path` excludes operators and functions of other users. Without it, a user who may create objects in `public`
--- could create a function that matches the arguments better than the function of Postgres. The service would then call
--- that function with its own rights.
+-- still read whole tables after these have grown (measured: 12 times the CPU time after 8,000 locks). This setting
+-- raises the estimated cost of plans so much that Postgres would compile each plan. `jit = off` prevents the
+-- compilation. `search_path` excludes operators and functions of other users. Without it, a user who may create objects
+-- in `public` could create a function that matches the arguments better than the function of Postgres. The service
+-- would then call that function with its own rights.
 --
 -- Functions that other functions call are written in plpgsql, which keeps their plans for the session. A SQL function
 -- that is more than a single expression would be planned at each call.
@@ -17,8 +17,8 @@
 -- of the previous call that had the lock.
 --
 -- The row of an owner is found by its slot. A condition on the owner alone would read the rows of all holders of the
--- key. With the condition `slot IN ('', owner)`, the planner would use no index for the slot, because it expects one
--- row per key.
+-- key. With the condition `slot IN ('', owner)`, the planner would use no index for the slot: it expects
+-- one row per key, because most keys have only one.
 
 -- Returns a time in us.
 CREATE OR REPLACE FUNCTION lock_core.micros(t timestamptz) RETURNS bigint LANGUAGE sql STABLE AS $$
