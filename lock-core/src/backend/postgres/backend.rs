@@ -25,8 +25,8 @@ use crate::runtime::current_runtime;
 
 /// Postgres as a lock store.
 ///
-/// See the [module](super) for its guarantees, its data and its limits. A process needs only one value of this type:
-/// the value keeps one connection for each tokio runtime that uses it, and one connection that listens for all
+/// The [module](super) describes the guarantees, the stored data and the limits. A process needs only one value of this
+/// type. The value keeps one connection for each tokio runtime that uses it, and one connection that listens for all
 /// managers. Dropping it closes the connections. The locks stay held until they are released or expire.
 pub struct Postgres {
     server: Server,
@@ -44,16 +44,16 @@ impl Postgres {
     /// `postgres:///database?host=/run/postgresql` for a socket. If there are several hosts, the primary is used.
     ///
     /// The tables must exist: [`migrate`](super::migrate()) creates them, or the option `?migrate=true`. The options
-    /// `?connect_timeout=10s&timeout=1s` (the defaults) limit this call and every other call. A call without a
-    /// connection waits for one within its own limit. The [module](super) lists all options.
+    /// `?connect_timeout=10s&timeout=1s` (the defaults) limit this call and every other call. If there is no
+    /// connection, a call waits for a new one until its own time limit. The [module](super) lists all options.
     ///
     /// # Errors
     ///
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong.
     /// [`Unsupported`](LockErrorKind::Unsupported): TLS without the feature `tls`, a server before 12, or a database
-    /// that is not in UTF8. [`Unavailable`](LockErrorKind::Unavailable): the server does not answer (temporary), or it
-    /// refuses the password, lacks a permission or the tables, or is a standby (permanent). No error shows the URL or a
-    /// part of the password.
+    /// that is not in UTF8. [`Unavailable`](LockErrorKind::Unavailable), temporary: the server does not answer.
+    /// [`Unavailable`](LockErrorKind::Unavailable), permanent: the server is a standby or refuses the password, the
+    /// user lacks a permission, or the tables are missing. No error shows the URL or a part of the password.
     ///
     /// # Panics
     ///
@@ -114,7 +114,7 @@ impl Postgres {
     }
 }
 
-/// The shortest lease. Half of it is enough time for a commit.
+/// The shortest lease. A commit fits into half of this time.
 const SHORTEST: Duration = Duration::from_millis(20);
 
 impl Backend for Postgres {
@@ -244,7 +244,7 @@ impl Backend for Postgres {
     }
 }
 
-/// Refuses keys that Postgres cannot store, without any I/O.
+/// Returns an error if Postgres cannot store one of the keys. Does no I/O.
 fn takes<'a>(mut keys: impl Iterator<Item = &'a Key>) -> Result<()> {
     match keys.find(|key| key.as_str().contains('\0')) {
         None => Ok(()),

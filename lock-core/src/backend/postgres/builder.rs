@@ -88,9 +88,9 @@ impl PostgresBuilder {
     /// 10 s). After the store has connected, the default is 2 s, or up to 10 s after a slow dial.
     ///
     /// `open` receives the settings of [`from_config`](Postgres::from_config), plus the options that the store needs
-    /// for its session. If a connection is opened without these options, the store uses it like a connection behind a
-    /// pooler: it sets nothing for the session, and receives no notifications over it. The same is true for a client
-    /// that a pool [lends](OpenConnection::lent), so name the server in [`listen_with`](Self::listen_with).
+    /// for its session. If `open` does not apply these options, the store treats the connection like one behind a
+    /// pooler: the store sets nothing for the session, and receives no notifications over it. The same is true for a
+    /// client that a pool [lends](OpenConnection::lent), so name the server in [`listen_with`](Self::listen_with).
     ///
     /// # Examples
     ///
@@ -189,7 +189,7 @@ impl PostgresBuilder {
     ///
     /// # Errors
     ///
-    /// As [`PostgresAdvisory::connect`], and as [`connect`](Self::connect).
+    /// The errors of [`PostgresAdvisory::connect`] and of [`connect`](Self::connect).
     ///
     /// # Panics
     ///
@@ -206,10 +206,10 @@ impl PostgresBuilder {
     ///
     /// # Errors
     ///
-    /// As [`Postgres::connect`]. [`InvalidRequest`](LockErrorKind::InvalidRequest) also if the settings of the driver
-    /// have no host although the store opens the connections, if they have different numbers of hosts and ports, or if
-    /// they have a `hostaddr`. [`Unavailable`](LockErrorKind::Unavailable) also if the application could not open a
-    /// connection. The text then repeats the error of the application.
+    /// The errors of [`Postgres::connect`], and two more. [`InvalidRequest`](LockErrorKind::InvalidRequest): the
+    /// settings of the driver have a `hostaddr`, different numbers of hosts and ports, or no host although the store
+    /// opens the connections. [`Unavailable`](LockErrorKind::Unavailable): the application could not open a connection.
+    /// The text then repeats the error of the application.
     ///
     /// # Panics
     ///

@@ -31,7 +31,7 @@ pub(crate) enum Reaction {
     Abandon,
 }
 
-/// One row: the prefix of an SQLSTATE, and its meaning.
+/// The meaning of all SQLSTATEs that begin with `code`.
 struct Rule {
     code: &'static str,
     kind: LockErrorKind,
@@ -175,7 +175,7 @@ impl Failure {
         Self::new(LockErrorKind::Unavailable, MISSING).permanent()
     }
 
-    /// Returns the failure for an answer that no version of the functions returns.
+    /// Returns the failure for an answer that no version of the library's functions returns.
     pub(crate) fn unexpected(what: &str) -> Self {
         let text = format!("unexpected answer ({what}); were the functions of the migration changed?");
         Self::new(LockErrorKind::Unavailable, text).in_doubt()

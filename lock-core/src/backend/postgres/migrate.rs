@@ -15,7 +15,7 @@ use crate::runtime::current_runtime;
 
 /// The time limit of the migration after the server is connected.
 const LONGEST: Duration = Duration::from_secs(30);
-/// The time limit of the migration's wait for a table.
+/// The longest time for which the migration waits for the lock of a table.
 const LOCK_TIMEOUT: &str = "1s";
 
 /// Creates the schema, the tables and the functions that this version needs, in the database of `url`.
@@ -37,7 +37,7 @@ const LOCK_TIMEOUT: &str = "1s";
 ///
 /// # Cancel safety
 ///
-/// The migration is either complete or has changed nothing.
+/// If the future is dropped, the migration has either completed or changed nothing.
 ///
 /// # Examples
 ///
@@ -60,7 +60,7 @@ pub(super) async fn run_if_needed(shared: &Shared) -> std::result::Result<(), Fa
     let version = check_version(&session.live, &shared.statements.version);
     match timeout(shared.config.connect_timeout, version).await {
         Ok(Ok(())) => Ok(()),
-        // The migration reports the error again, if there still is one.
+        // If the error persists, the migration reports it.
         Ok(Err(_)) | Err(_) => run(shared).await,
     }
 }
@@ -73,10 +73,10 @@ async fn connect(shared: &Shared) -> std::result::Result<Session, Failure> {
 async fn run(shared: &Shared) -> std::result::Result<(), Failure> {
     let session = connect(shared).await?;
     let schema = &shared.config.schema;
-    // Statements that are sent together are one transaction, and every setting ends with it: the session may belong to
-    // a pooler, or to a pool of the application. The advisory lock prevents concurrent migrations: the second migration
-    // waits for the first one without a limit. The wait for a table is short, because the calls of a running service
-    // would queue behind it.
+    // Statements that are sent together are one transaction. All settings are local to this transaction, because the
+    // session may belong to a pooler, or to a pool of the application. The advisory lock prevents concurrent
+    // migrations: a second migration waits for the first one without a time limit. The wait for a table is short,
+    // because the calls of a running service would queue behind the migration.
     let text = format!(
         "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL search_path = {SEARCH_PATH}; \
          SELECT pg_advisory_xact_lock(hashtextextended('{schema} migration', 0::bigint)); \

@@ -7,7 +7,7 @@ use super::error::{Failure, LEASE_OVER};
 use crate::backend::LeaseCheck;
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 
-/// Runs a check. If `alive` is false, the check always fails the transaction.
+/// Runs the check of a lease. If `alive` is false, the check always fails the transaction.
 pub(crate) async fn verify(transaction: &Transaction<'_>, check: &LeaseCheck, alive: bool) -> Result<()> {
     let keys = check.keys();
     // No grant has an empty owner token, so the check fails.

@@ -1,13 +1,13 @@
 //! Records the locks that one session holds. This module does no I/O.
 //!
-//! If a session already has an advisory lock, the server grants the lock to it again. So the session excludes only
-//! other sessions. This table excludes the other owners of the same process.
+//! If a session already has an advisory lock, the server grants the lock to the same session again. So the server only
+//! makes different sessions exclude each other. This table makes the owners of one process exclude each other.
 
 use std::collections::HashMap;
 
 use crate::owner::Owner;
 
-/// The advisory locks of one session, by the numbers of the locks.
+/// The advisory locks of one session. The map is indexed by the number of the lock.
 #[derive(Debug, Default)]
 pub(super) struct Grants(HashMap<i64, Entry>);
 
@@ -20,12 +20,12 @@ struct Entry {
 /// The state of an advisory lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The lock was requested from the server.
+    /// The lock was requested from the server, and the answer is pending.
     Asked,
-    /// The lock was requested from the server, and its owner has released it meanwhile.
+    /// The lock was requested from the server, but its owner has released it before the answer.
     Abandoned,
     Held,
-    /// The server was asked to free the lock.
+    /// The lock is being freed on the server.
     Leaving,
 }
 
@@ -36,8 +36,8 @@ pub(super) enum Begin {
     Ask,
     /// The owner holds the lock.
     Held,
-    /// Another owner of this process holds the lock, or may hold it. The value is that owner, if it certainly holds the
-    /// lock.
+    /// Another owner of this process holds the lock, or may hold it. If that owner certainly holds the lock, the value
+    /// names it.
     Busy(Option<Owner>),
     /// An earlier request of this owner is in progress.
     Wait,
@@ -71,8 +71,9 @@ impl Grants {
         }
     }
 
-    /// Records the answer to a request. Returns whether the lock must be freed: the server granted it, or may have
-    /// granted it, to an owner that no longer wants it. The lock stays in the table until [`freed`](Self::freed).
+    /// Records the answer to a request. Returns whether the lock must be freed on the server. This is so if the owner
+    /// has released the lock before the grant, or if the answer is an error. The lock stays in the table until
+    /// [`freed`](Self::freed).
     pub(super) fn answered(&mut self, id: i64, granted: Option<bool>) -> bool {
         let Some(entry) = self.0.get_mut(&id) else { return false };
         match (granted, entry.state) {
@@ -84,8 +85,8 @@ impl Grants {
                 self.0.remove(&id);
                 false
             }
-            // After an error the state is unknown: an advisory lock of a session remains after the transaction that
-            // acquired it.
+            // After an error, the server may have granted the lock: a session keeps an advisory lock even if the
+            // statement then fails.
             (Some(true) | None, _) => {
                 entry.state = State::Leaving;
                 true

@@ -22,7 +22,7 @@ impl session_keeper::Session for Session {
         Self::begin(servers, servers.config.dial_timeout).await
     }
 
-    /// Sends signs of life.
+    /// Sends signs of life, until the session must end.
     async fn keep(&self, keeper: &SessionKeeper<Self>) {
         let every = self.timeout() / PROOFS;
         let mut looked = now();

@@ -18,7 +18,7 @@ use crate::error::LockErrorKind;
 use crate::owner::Owner;
 use crate::sync::{Mutex, change, survives};
 
-/// The oldest server that can end a session without signs of life.
+/// The oldest version of Postgres that can end a session without signs of life.
 const OLDEST: i32 = 14;
 
 /// The number of signs of life that the client sends within the session timeout.
@@ -30,7 +30,7 @@ const SILENT: Duration = Duration::from_secs(3);
 const LOCK: &str = "SELECT pg_catalog.pg_try_advisory_lock($1)";
 const UNLOCK: &str = "SELECT pg_catalog.pg_advisory_unlock($1)";
 const PROVE: &str = "SELECT pg_catalog.pg_backend_pid()";
-/// Queries whether any session of the database has a lock. Its number is in two columns.
+/// Queries whether any session of the database has a lock. `pg_locks` has the number of a lock in two columns.
 const LOOK: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted \
                     AND l.classid::bigint = $1 AND l.objid::bigint = $2 \
                     AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()))";
@@ -50,7 +50,7 @@ pub(super) struct Session {
     proof: Mutex<Moment>,
     /// `None` after the session has ended.
     pub(super) grants: Mutex<Option<Grants>>,
-    /// Changes with every answer.
+    /// Changes with every answer, and so wakes the callers that wait for an answer.
     answers: watch::Sender<u64>,
     pub(super) over: watch::Sender<bool>,
     background: Handle,
@@ -62,8 +62,8 @@ pub(super) fn now() -> Moment {
 }
 
 impl Session {
-    /// Begins a session that the server ends after the session timeout without signs of life, and not before. The dial
-    /// takes at most `limit`.
+    /// Begins a session. The server ends the session if it receives no sign of life for the session timeout, but not
+    /// earlier. The dial takes at most `limit`.
     pub(super) async fn begin(shared: &Shared, limit: Duration) -> Result<Self, Failure> {
         let timeout = shared.config.session_timeout();
         let background = Handle::current();
@@ -175,7 +175,8 @@ impl Session {
         }
     }
 
-    /// Frees a lock on the server. If this fails, the session is ended, because its locks are unknown.
+    /// Frees a lock on the server. If this fails, ends the session, because it is unknown which locks the session still
+    /// has.
     async fn free(&self, id: i64) -> Result<bool, Failure> {
         match self.say(&self.unlock, Some(id), now()).await {
             Ok(freed) => {
@@ -189,7 +190,7 @@ impl Session {
         }
     }
 
-    /// Returns the state of a grant that this session does not have.
+    /// Returns the outcome of the release of a lock that no owner of this session has.
     async fn look(&self, id: i64) -> Result<Released, Failure> {
         let (class, object) = halves(id);
         let number = |number: i64| (Box::new(number) as Box<_>, Type::INT8);
@@ -221,7 +222,7 @@ impl Session {
         Ok(answer)
     }
 
-    /// Returns the connection, for statements that do not hold locks.
+    /// Returns the connection, for statements that neither acquire nor free locks.
     pub(super) fn connection(&self) -> &Arc<link::Connection> {
         &self.live
     }
@@ -250,7 +251,7 @@ impl Session {
         }
     }
 
-    /// Returns how long after `at` the session certainly exists.
+    /// Returns the time after `at` during which the session certainly exists.
     pub(super) fn certain(&self, at: Moment) -> Duration {
         self.proof.lock().plus(self.timeout).remaining(at)
     }
@@ -275,8 +276,8 @@ impl Session {
     }
 }
 
-/// Returns the failure of a request in a session that has ended. The error is ambiguous: the server may end its side
-/// later.
+/// Returns the failure of a request in a session that has ended. The error is ambiguous, because the server may not
+/// have ended the session yet.
 fn ended() -> Failure {
     Failure::new(LockErrorKind::Unavailable, "the session ended while the request was under way").in_doubt()
 }

@@ -28,8 +28,8 @@ type SessionKeeper = session_keeper::SessionKeeper<Session>;
 
 /// Postgres's advisory locks as a lock store.
 ///
-/// See the [module](super) for its limits. A process needs only one value of this type. Each manager that uses it has
-/// one session. Dropping the value ends the sessions, which releases their locks.
+/// The [module](super) describes the limits of this store. A process needs only one value of this type. Each manager
+/// that uses the value has one session. Dropping the value ends the sessions, which releases their locks.
 pub struct PostgresAdvisory {
     shared: Arc<Shared>,
     keepers: Mutex<HashMap<u128, Arc<SessionKeeper>>>,
@@ -49,8 +49,9 @@ impl PostgresAdvisory {
     ///
     /// # Errors
     ///
-    /// As [`Postgres::connect`](super::super::Postgres::connect). [`Unsupported`](LockErrorKind::Unsupported) also for
-    /// a server before 14, and behind a pooler that shares its connections.
+    /// The errors of [`Postgres::connect`](super::super::Postgres::connect).
+    /// [`Unsupported`](LockErrorKind::Unsupported) also if the server is older than 14, or behind a pooler that shares
+    /// its connections.
     ///
     /// # Panics
     ///
@@ -83,7 +84,7 @@ impl PostgresAdvisory {
         config.advisory = true;
         let shared = Arc::new(Shared::new(config, Arc::default())?);
         shared.prove_session_pooling().await.map_err(|failure| failure.to_error(shared.address()))?;
-        // This session is only for the probe. The sessions of the managers belong to other threads.
+        // This session only checks the server. The sessions of the managers run on other threads.
         let begin = |left| -> BoxFuture<'_, _> { Box::pin(Session::begin(&shared, left)) };
         let asked = tries::connect(shared.address(), shared.config.connect_timeout, begin).await;
         drop(asked.map_err(|failure| failure.to_error(shared.address()))?);
@@ -198,7 +199,7 @@ impl Backend for PostgresAdvisory {
             loop {
                 let session = keeper.session().await?;
                 let released = session.release(claim.owner, id::number_of(&claim.key)).await;
-                // The next session can tell the state of the grant.
+                // The next session can query the state of the grant.
                 if released.is_ok() || !session.is_over() {
                     return released;
                 }
@@ -253,7 +254,7 @@ impl Backend for PostgresAdvisory {
 
 impl Drop for PostgresAdvisory {
     fn drop(&mut self) {
-        // The keepers are removed first, so that no listener is called under the lock.
+        // The keepers are removed first, so that no listener is called while the map is locked.
         self.drain().iter().for_each(|keeper| drop(keeper.close()));
     }
 }

@@ -8,10 +8,10 @@ use crate::backend::{Ask, Attempt, Claim, Heartbeat};
 use crate::error::LockErrorKind;
 
 impl Server {
-    /// Makes one attempt.
+    /// Makes one attempt at a claim.
     pub(crate) async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt, Failure> {
         if ask.enqueues() || claim.notify_holder {
-            // Subscribed before the request is sent, because the notification may arrive before the answer.
+            // Listens before the request is sent, because the notification may arrive before the answer.
             let heard = self.heard().await;
             if claim.notify_holder && !heard {
                 let text = "no notifications can be listened for, which a lock that lingers needs";
@@ -30,7 +30,7 @@ impl Server {
         }
     }
 
-    /// Sends one heartbeat of a queued claim. The heartbeat may be granted the lock, so it may take effect after its
+    /// Sends one heartbeat of a queued claim. A heartbeat can acquire the lock. So it may take effect even after its
     /// caller was dropped.
     pub(crate) async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat, Failure> {
         let answer = self.ask(claim, RequestKind::Heartbeat, Ask::Try).await?;
@@ -42,7 +42,7 @@ impl Server {
         }
     }
 
-    /// Returns whether notifications for all listeners arrive.
+    /// Returns whether notifications for all listeners arrive. Waits a moment for the listening connection.
     async fn heard(&self) -> bool {
         match &self.listening {
             Some(listening) => listening.heard().await,

@@ -33,7 +33,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Reads the columns from one value, an array of texts; see `flat` in shared.sql. A missing column is null.
+    /// Reads an answer from an array of texts; see `flat` in shared.sql. A missing element counts as null.
     pub(super) fn read(rows: &[Row], sent: Moment) -> Result<Self, Failure> {
         let [row] = rows else { return Err(Failure::unexpected("not one row")) };
         let columns: Vec<Option<String>> = row.try_get(0).map_err(|_| Failure::unexpected("another type"))?;
@@ -59,7 +59,7 @@ impl Answer {
         })
     }
 
-    /// Reads a grant of the full lease.
+    /// Reads a grant. Its lease is the whole ttl of the claim.
     pub(super) fn granted(&self, claim: &Claim) -> Result<Grant, Failure> {
         let fence = self.fence.map(|_| self.fence_of(claim)).transpose()?;
         let waiters = self.waiting.and_then(|waiting| usize::try_from(waiting).ok());
@@ -71,8 +71,8 @@ impl Answer {
         let number = self.fence.and_then(|number| u64::try_from(number).ok());
         let number = number.ok_or_else(|| Failure::unexpected("no fencing token"))?;
         claim.mark_fenced();
-        // If a token is ahead of the clock, the clock was set back. Then the process must not derive further tokens
-        // from it.
+        // If a token is ahead of the clock, the clock was set back. The process must then not derive further tokens
+        // from this token.
         if self.fence > Some(self.now) {
             claim.mark_fence_ahead();
         }
@@ -106,7 +106,7 @@ impl Answer {
         Failure::new(LockErrorKind::InvalidRequest, conflict::in_use("the key", in_force, asked))
     }
 
-    /// As [`conflict`](Self::conflict), for `claim`. Names the key if the claim has several keys.
+    /// Returns the failure of [`conflict`](Self::conflict) for `claim`. Names the key if the claim has several keys.
     pub(super) fn clash(&self, claim: &Claim) -> Failure {
         let failure = self.conflict(Use::Lock(claim.mode));
         match self.key_of(claim) {
@@ -131,7 +131,7 @@ fn number<N: std::str::FromStr>(text: Option<String>) -> Option<Option<N>> {
     text.map(|text| text.parse().ok()).map_or(Some(None), |number| number.map(Some))
 }
 
-/// Returns the owner record in the form of the tables, without the token before it.
+/// Returns the owner record of a claim as the tables contain it, without the owner token.
 pub(super) fn record_of(claim: &Claim) -> String {
     claim.record.to_value(&claim.owner.token()).split_off(Owner::TOKEN_LEN + 1)
 }

@@ -10,11 +10,11 @@
 //! | `renew`, `release`, `fence`, `latch`, `inspect` | the other calls |
 //! | `parameter`, `answer` | the parameters of the requests, and the answers of the server |
 //!
-//! **The life of a waiter.** Its first request may add an entry to the queue (`together` here; `attempt.sql`, which
-//! tries `short.sql` and then `acquire.sql`). The waiter then sleeps until the server notifies it (`link/listen.rs`),
-//! or until its next heartbeat. A heartbeat is due after a third of the entry's life. The release of the holder grants
-//! the key to the first waiter for the life of an entry (`serve` in `shared.sql`), and notifies the waiter. The
-//! waiter's first renewal requests the whole ttl.
+//! **The life of a waiter.** The first request of a waiter may add an entry to the queue (`together` here, and
+//! `attempt.sql`). The waiter then sleeps until the server notifies it (`link/listen.rs`), or until its next heartbeat.
+//! A heartbeat is due after a third of the lease of the entry. When the holder releases the key, the server grants the
+//! key to the first waiter (`serve` in `shared.sql`), and notifies this waiter. The grant is only as long as the lease
+//! of an entry. The waiter's first renewal requests the whole ttl.
 
 mod acquire;
 mod answer;

@@ -11,18 +11,18 @@ use crate::backend::remote::renewal::{self, KeyLease, of_grants};
 use crate::backend::{Renew, Renewal};
 use crate::clock::Clock;
 
-/// The number of locks in one statement. The statement is small enough to be sent in one piece: if the server received
-/// only a part, it would keep rows locked until the rest arrives.
+/// The number of locks in one statement. Such a statement is small enough to be sent in one piece. If the server
+/// received only a part, it would keep rows locked until the other parts arrive.
 const PER_STATEMENT: usize = 250;
 
 type Verdict = renewal::Verdict<Reaction>;
 
 impl Server {
-    /// Renews a batch.
+    /// Renews a batch of grants, and returns one answer for each grant.
     pub(crate) async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Renewal> {
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else { return Vec::new() };
-        // The renewer's thread continues if a holder's runtime ends or is blocked, so a forced release is still
-        // reported.
+        // Renewals also start to listen, because their thread continues if a holder's runtime ends or is blocked. So a
+        // forced release is still reported.
         self.listening.iter().for_each(Listening::start);
         let deadline = deadline::of_renewal(self.shared().config.timeout, shortest);
         let locks: Vec<KeyLease<'_>> = batch.iter().flat_map(KeyLease::of_grant).collect();
@@ -50,7 +50,7 @@ impl Server {
             (Box::new(owns), Type::INT8_ARRAY),
         ];
         let live = self.connections.get().await?;
-        // Read before the request is sent, because a lease counts from here.
+        // The clock is read before the request is sent, because a lease counts from this moment.
         let sent = Clock::Suspend.now();
         let rows = live.query(&self.shared().statements.renew, parameters).await?;
         // If the answer has no row for a lock, its owner does not hold it.

@@ -26,7 +26,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Creates the server with its first connection, over which the server was checked.
+    /// Creates the server. `first` is the connection over which the server was checked.
     pub(crate) fn new(shared: Arc<Shared>, first: Session, listening: Option<Listening>) -> Self {
         Self { connections: PerRuntime::new(shared, Some(first)), stuck: Arc::default(), listening }
     }
@@ -58,7 +58,7 @@ impl Server {
         answer.map_err(|failure| self.error(&failure))
     }
 
-    /// As [`within`](Self::within), for a call about one key.
+    /// Runs a call about one key [within](Self::within) its deadline. An error names the key.
     pub(crate) async fn for_key<T>(
         &self,
         key: &Key,
@@ -72,8 +72,8 @@ impl Server {
     /// call.
     pub(crate) fn elapsed(&self, deadline: Duration) -> Failure {
         match self.connections.failure() {
-            // Since the request was sent, the connection may have been lost, and a new dial may have failed. The reason
-            // of that failure helps the reader. The outcome is still unknown.
+            // The connection may have been lost after the request was sent, and a new dial may have failed. Then the
+            // error gives the reason of that failure. The outcome of the request is still unknown.
             Some(last) => last.in_doubt(),
             None => Failure::no_answer(deadline),
         }
@@ -93,7 +93,7 @@ impl Server {
         parameters: Vec<Parameter>,
     ) -> Result<(Vec<Row>, Moment), Failure> {
         let live = self.connections.get().await?;
-        // Read before the request is sent, because a lease counts from here.
+        // The clock is read before the request is sent, because a lease counts from this moment.
         let sent = Clock::Suspend.now();
         Ok((live.query(statement, parameters).await?, sent))
     }

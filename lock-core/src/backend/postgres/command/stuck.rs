@@ -19,16 +19,17 @@ use crate::backend::postgres::error::{Failure, Reaction};
 use crate::clock::{Clock, Moment};
 use crate::sync::Mutex;
 
-/// The maximum number of calls for one key that run at the same time over one connection. Together they wait for a
-/// second.
+/// The maximum number of calls for one key that run at the same time over one connection. Together, these calls wait
+/// for at most a second.
 const AT_ONCE: usize = 2;
 /// How long calls for a key fail here after the first time-out. The time doubles with each further time-out. The first
 /// pause is short, because the row may be free again soon, and a waiter keeps its place only if its next heartbeat is
 /// in time.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// The longest time for which such calls fail. The waits then use a fifth of the connection's time.
+/// The longest time for which such calls fail. With this pause, waiting for the row uses a fifth of the connection's
+/// time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// The number of remembered keys at which unused keys are removed.
+/// If more keys than this are remembered, the unused keys are removed.
 const REMEMBERED: usize = 64;
 
 /// The keys with calls in progress, and the keys whose row is locked.
@@ -124,7 +125,7 @@ impl Entry {
             None => None,
         };
         let entry = Self { of: Arc::clone(&self.of), name: self.name.clone(), turns: self.turns.clone() };
-        // Checked after the wait: meanwhile another call may have found the row locked.
+        // The row is checked after the wait, because another call may have found the row locked meanwhile.
         let mut turn = Turn { entry, permit, finds_out: false };
         let (admitted, finds_out) = turn.entry.with(|calls| {
             let admitted = calls.row.admits(Clock::Suspend.now());
@@ -174,7 +175,7 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        // Dropped before the entry, because the entry checks whether it is still used.
+        // The permit is dropped before the entry, because the drop of the entry checks whether the key is still in use.
         self.permit = None;
         if self.finds_out {
             self.entry.with(|calls| calls.row.asked = false);

@@ -1,7 +1,7 @@
 //! Sends several requests for one key in one call.
 //!
 //! Only a few calls for a key run at the same time (see [`stuck`](super::stuck)). Each call contains all requests that
-//! were made meanwhile. So many waiters keep their places with few calls, however long a round trip is.
+//! arrived since the last call. So a few calls keep the queue entries of many waiters, even if a round trip is long.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl Server {
     /// Waits until a call may be sent over the connection of this runtime.
     async fn next_call(&self, entry: &Entry) -> Result<(Turn, Arc<Connection>), Failure> {
         let turn = entry.turn().await?;
-        // A caller that waits for a connection here has not sent anything.
+        // While a caller waits for a connection here, its request is not sent yet.
         Ok((turn, self.connections.get().await?))
     }
 
@@ -76,7 +76,7 @@ impl Server {
             (RequestKind::AttemptAll, _) => (&statements.acquire_alls, parameters_of(kind, claim, &batch)),
             (RequestKind::Heartbeat, _) => (&statements.heartbeats, parameters_of(kind, claim, &batch)),
         };
-        // Read before the requests are sent, because a lease counts from here.
+        // The clock is read before the requests are sent, because a lease counts from this moment.
         let sent = Clock::Suspend.now();
         let connection = Arc::clone(live);
         let answered = move |answer: Result<&[Row], &Failure>| {
@@ -90,8 +90,8 @@ impl Server {
     }
 }
 
-/// Sends each caller its answer. Returns whether one of them is a grant. The server sends a grant after the commit is
-/// on disk.
+/// Sends each caller its answer. Returns whether one of the answers is a grant, which the server sends only after the
+/// commit is on disk.
 fn tell(batch: Vec<QueuedRequest>, answer: Result<&[Row], &Failure>, sent: Moment) -> bool {
     let mut granted = false;
     let rows = match answer {

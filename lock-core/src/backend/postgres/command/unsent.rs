@@ -20,7 +20,7 @@ pub(super) const PER_CALL: usize = 100;
 pub(super) enum RequestKind {
     /// An attempt at one key.
     Attempt,
-    /// An attempt at several keys. The name of its entry contains all keys.
+    /// An attempt at several keys. Such requests have an entry of their own, whose name contains all keys.
     AttemptAll,
     /// A heartbeat of a queued claim.
     Heartbeat,
@@ -67,8 +67,8 @@ impl UnsentRequests {
         self.last
     }
 
-    /// Removes and returns the first request and the other requests of its kind. If `alone` is given, returns only the
-    /// request with that number, which checks whether the row is free.
+    /// Removes and returns the first request, and other requests of the same kind. If `alone` is given, returns only
+    /// the request with that number, which checks whether the row is free.
     pub(super) fn take(&mut self, alone: Option<u64>) -> Vec<QueuedRequest> {
         if let Some(number) = alone {
             return self.withdraw(number).into_iter().collect();

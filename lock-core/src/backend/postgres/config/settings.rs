@@ -32,8 +32,9 @@ pub(crate) const SCHEMA: &str = "lock_core";
 /// The name in `pg_stat_activity` if the application has none.
 pub(super) const APPLICATION_NAME: &str = env!("CARGO_PKG_NAME");
 
-/// The server's own time limit for a statement. A statement that takes longer has no caller any more. The unusual
-/// number shows whether the server has received the setting: a pooler that shares its connections does not pass it on.
+/// The server's own time limit for a statement. If a statement takes longer, its caller no longer waits. The unusual
+/// number shows whether the server has received the setting, because a pooler that shares its connections does not pass
+/// settings on.
 pub(crate) const STATEMENT_TIMEOUT: &str = "5001ms";
 
 /// How long a call waits for the row of a key that another transaction has locked.
@@ -131,7 +132,8 @@ impl Config {
             // The store requests TLS itself, instead of the driver.
             driver.ssl_mode(SslMode::Disable);
         } else {
-            // The same as for the sockets of the store: an abandoned connection must not deliver data later.
+            // The same setting applies to the sockets of the store. It prevents an abandoned connection from delivering
+            // data later.
             driver.tcp_user_timeout(socket::UNSENT);
         }
         if settings {

@@ -1,13 +1,13 @@
 //! The timers with which the server ends a session that is silent, or whose client is unreachable.
 //!
 //! A lock that is bound to a session ends with that session. So all of these timers are derived from the time for which
-//! the holder relies on the session, and none of them is shorter.
+//! the holder relies on the session. None of them is shorter than that time.
 
 use std::time::Duration;
 
-/// The silence beyond that time after which the server probes the client with keep-alives.
+/// The additional silence, after that time, after which the server begins to probe the client with keep-alives.
 const BEFORE_PROBES: Duration = Duration::from_secs(5);
-/// The pause between two such probes, and the number of probes that may stay unanswered.
+/// The pause between two such probes, and the number of unanswered probes after which the client counts as unreachable.
 const PROBE_EVERY: Duration = Duration::from_secs(3);
 const PROBES: u32 = 3;
 

@@ -64,7 +64,7 @@ pub(super) fn synchronous_standby(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let names = facts.setting("synchronous_standby_names");
-    // A user without the right to see the state of the standbys sees only their number, so each of them counts.
+    // A user who may not see the state of the standbys sees only how many there are. So each standby counts.
     let serves = |standby: &&Fact| !facts.sees_all() || matches!(&*standby.text, "sync" | "quorum");
     let (awaited, connected) = (awaited(names), facts.rows_of("standby").filter(serves).count());
     (connected < awaited).then(|| {

@@ -11,7 +11,7 @@ use crate::backend::postgres::link::{Connection, Shared, text};
 use crate::backend::postgres::sql::identifier;
 use crate::clock::wall;
 
-/// The settings that the rules use. If a server is older than a setting, it has no row for the setting.
+/// The settings that the rules use. A server that is older than a setting returns no row for it.
 const SETTINGS: [&str; 14] = [
     "autovacuum",
     "fsync",
@@ -46,9 +46,10 @@ pub(crate) struct Facts {
     pub(super) rows: Vec<Fact>,
     /// The number of the migration that created the tables.
     pub(super) version: Option<i32>,
-    /// The minimum by which the server's clock is ahead of this machine's clock, in seconds. Negative if it is behind.
+    /// The number of seconds by which the server's clock is at least ahead of this machine's clock. The number is
+    /// negative if the server's clock is behind.
     pub(super) ahead: f64,
-    /// The schema of the tables, in the form for statements.
+    /// The schema of the tables, quoted for statements if necessary.
     pub(super) schema: String,
     /// Whether the locks are advisory locks, which need no tables.
     pub(super) advisory: bool,
@@ -125,7 +126,7 @@ impl Facts {
         self.setting(name) == "off"
     }
 
-    /// Returns the user that logged in, in the form for statements.
+    /// Returns the name of the user that logged in, quoted for statements if necessary.
     pub(super) fn user(&self) -> &str {
         self.rows_of("role").next().map_or("app", |role| &role.name)
     }

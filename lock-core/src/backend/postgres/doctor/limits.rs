@@ -19,7 +19,8 @@ fn needed(facts: &Facts) -> i64 {
     if facts.advisory || facts.pooled { 1 } else { OF_A_PROCESS }
 }
 
-/// Returns an addition to the advice to raise a setting: a standby stops if its value is below its primary's value.
+/// Returns a text to add to an advice that raises a setting. A standby stops if its own value is below its primary's
+/// value.
 fn standbys_first(facts: &Facts) -> &'static str {
     if facts.rows_of("standby").next().is_some() { ", each standby before its primary" } else { "" }
 }

@@ -6,8 +6,8 @@ use super::durable::awaited;
 use super::facts::{Fact, Facts};
 use crate::backend::{Finding, Severity};
 
-/// The number of seconds after which a session that is idle in a transaction is reported. Normally it is idle only
-/// briefly.
+/// The number of seconds after which a session that is idle in a transaction is reported. Normally, such a session is
+/// idle only briefly.
 const IDLE_SECS: i64 = 2;
 /// The number of seconds after which an open transaction is reported.
 const OLD_SECS: i64 = 600;

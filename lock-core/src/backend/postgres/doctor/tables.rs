@@ -4,8 +4,8 @@ use super::facts::{Fact, Facts};
 use crate::backend::postgres::sql::VERSION;
 use crate::backend::{Finding, Severity};
 
-/// The number of dead rows from which a table is reported, if it has fewer live rows. Some thousand locks a second
-/// leave that many dead rows between two runs of autovacuum.
+/// The number of dead rows from which a table is reported, if it has fewer live rows. At some thousand locks a second,
+/// that many dead rows accumulate between two runs of autovacuum.
 const DEAD: i64 = 300_000;
 
 const EVERY: &[&str] = &["SELECT", "INSERT", "UPDATE", "DELETE"];
@@ -86,7 +86,7 @@ pub(super) fn grants(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Checks the setting of the server.
+/// Checks the server's setting for autovacuum.
 pub(super) fn autovacuum(facts: &Facts) -> Option<Finding> {
     let name = ["autovacuum", "track_counts"].into_iter().find(|name| facts.is_off(name))?;
     let found = format!("{name} is off: nothing frees the space of old rows, and calls get slower");
@@ -94,7 +94,7 @@ pub(super) fn autovacuum(facts: &Facts) -> Option<Finding> {
     Some(Finding::new(Severity::Warning, "postgres.autovacuum", found, advice))
 }
 
-/// Checks the options of the tables.
+/// Checks the tables' own options for autovacuum.
 pub(super) fn no_autovacuum(facts: &Facts) -> Option<Finding> {
     let is_off = |option: &str| {
         let value = option.strip_prefix("autovacuum_enabled=");

@@ -1,10 +1,10 @@
 //! Tracks server processes that this process has abandoned because they did not answer.
 //!
-//! A server process may hang in a commit because its synchronous standby or its disk is gone. Then the process does not
-//! notice that its client has left, and no timeout ends the process. If a store continued with new connections, it
-//! would leave one more such process every few seconds, until no login succeeds. So a new connection first looks up the
-//! abandoned processes, and is not used while they hang. No cancel request is sent, because it would make the commit
-//! valid only on the primary.
+//! A server process may hang in a commit because its synchronous standby or its disk is gone. Such a process does not
+//! notice that its client has disconnected, and no timeout ends it. A store that continued with new connections would
+//! leave one more such process every few seconds, until no login succeeds. So a new connection first looks up the
+//! abandoned processes, and is not used while they hang. The store sends no cancel request, because a cancelled commit
+//! would be valid only on the primary.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use crate::backend::postgres::error::{Failure, Reaction};
 use crate::error::LockErrorKind;
 use crate::sync::Mutex;
 
-/// Queries the active server processes, and the event that each waits for. The server reuses their numbers, but never a
-/// number with the same start time.
+/// Queries the active server processes, and the event that each waits for. The server reuses the number of a process,
+/// but never with the same start time.
 const ASK: &str = "SELECT a.pid, a.backend_start::text, coalesce(a.wait_event_type, ''), coalesce(a.wait_event, '') \
                    FROM pg_catalog.pg_stat_activity a WHERE a.pid = ANY ($1) AND a.state = 'active'";
 
 /// The wait event of a server process that waits for a synchronous standby.
 const STANDBY: &str = "SyncRep";
 
-/// The maximum number of abandoned processes that may still be working while a new connection is used. Processes that
-/// wait for a standby are not allowed at all.
+/// The maximum number of abandoned processes that may still be working while a new connection is used. If any of them
+/// waits for a standby, the new connection is not used.
 const AT_MOST: usize = 1;
 
 /// The processes that were abandoned and may hang.
@@ -32,8 +32,8 @@ const AT_MOST: usize = 1;
 pub(crate) struct Abandoned(Mutex<Vec<ServerProcess>>);
 
 impl Abandoned {
-    /// Records the server process of a connection that is abandoned because it is silent. A pooler's shared session has
-    /// none.
+    /// Records the server process of a connection that is abandoned because it is silent. A session that a pooler
+    /// shares has no such process.
     pub(super) fn note(&self, connection: &Connection) {
         let mut all = self.0.lock();
         if let Some(process) = connection.process()

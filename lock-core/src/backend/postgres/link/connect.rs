@@ -70,7 +70,7 @@ async fn encrypted(
 ) -> Result<OpenConnection, Failure> {
     let mut stream = socket::connect_to(address).await?;
     request_tls(&mut stream).await?;
-    // The server has already agreed, so the driver begins with the handshake.
+    // The server has already agreed to TLS, so the driver begins with the handshake.
     config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
     log_in(config, stream, Upgrade { tls: tls.clone(), host: host.to_owned() }).await
 }

@@ -91,8 +91,8 @@ impl Connection {
         self.process.get()
     }
 
-    /// Prepares statements. Only for a session that has the settings of the library and is not shared. Without
-    /// preparing, the server spends a quarter of a usual call on the text of its statement.
+    /// Prepares statements. Only for a session that has the settings of the library and is not shared. Preparing saves
+    /// a quarter of the server's time for a usual call, which it would spend on the text of the statement.
     ///
     /// `own` becomes `false` for all sessions when one of them proves to be shared.
     pub(super) async fn prepare(&self, texts: &[&str], own: Arc<AtomicBool>) -> Result<(), Failure> {
@@ -143,7 +143,7 @@ impl Connection {
             }
         };
         self.answered.fetch_add(1, Ordering::Relaxed);
-        // Handled here, because the caller may have stopped waiting.
+        // The failure is handled here, because the caller may have stopped waiting.
         answer.map_err(|error| self.noted(Failure::from_driver(&error)))
     }
 
@@ -156,7 +156,7 @@ impl Connection {
         self.query_with(statement, parameters, |_| {}).await
     }
 
-    /// As [`query`](Self::query). Calls `answered` with the answer, even if the caller has stopped waiting.
+    /// Runs a [query](Self::query). Calls `answered` with the answer, even if the caller has stopped waiting.
     pub(crate) async fn query_with(
         self: &Arc<Self>,
         statement: &str,
@@ -183,8 +183,8 @@ impl Connection {
         let mut call = Box::pin(unconstrained(call));
         match poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await {
             Poll::Ready(answer) => answer,
-            // A separate task reads the rows. If one caller read no rows, the driver would stop reading. So a future
-            // that is no longer polled would stop all other callers.
+            // A separate task reads the rows, because the driver stops reading if one caller does not read its rows.
+            // Without the task, a future that is no longer polled would block all other callers.
             Poll::Pending => {
                 let running = pin!(tokio::spawn(call));
                 running.await.map_err(|_| {

@@ -26,7 +26,7 @@ pub(crate) enum Goal {
     Tables,
 }
 
-/// The head start of one host, or of one address of a name, before the next one is also tried.
+/// How long one host, or one address of a host, is tried alone. After this time, the next one is also tried.
 const HEAD_START: Duration = Duration::from_millis(500);
 
 /// Connects once to the primary, within `limit`. Tries the hosts in their order, and keeps the first one that can hold
@@ -65,7 +65,7 @@ fn unavailable(text: impl Into<std::borrow::Cow<'static, str>>) -> Failure {
     Failure::new(LockErrorKind::Unavailable, text)
 }
 
-/// Tries the addresses of a host. A name may lead to several servers, and one of them is the primary.
+/// Tries the addresses of a host. A host name may resolve to several servers, and one of them is the primary.
 async fn any_address(shared: &Shared, host: &Host, goal: Goal) -> Result<Session, Failure> {
     let ways = match host {
         Host::Tcp { host, port } => {
@@ -85,8 +85,8 @@ async fn any_address(shared: &Shared, host: &Host, goal: Goal) -> Result<Session
     reached.unwrap_or_else(|| Err(unavailable("the name has no address")))
 }
 
-/// Returns the failure of one of several servers. If one server is a standby, this does not describe the others: the
-/// primary may come back, or another server may become the primary.
+/// Returns the failure of one of several servers. The failure of a standby becomes temporary, because the primary may
+/// come back, or another server may become the primary.
 fn one_of_several(failure: Failure) -> Failure {
     if failure.reaction == Reaction::Reconnect { failure.temporary() } else { failure }
 }
@@ -103,13 +103,13 @@ async fn reach(shared: &Shared, way: Way<'_>, goal: Goal) -> Result<Session, Fai
     if sets_later && goal != Goal::Bare && session.is_driven_here() {
         session.live.batch(&shared.config.set_settings()).await?;
     }
-    // Both are sent at once: a caller may be waiting for this dial, and its deadline is running.
+    // Both requests are sent at once, because a caller with a deadline may be waiting for this dial.
     let needs_tables = goal == Goal::Tables;
     let (facts, version) = tokio::join!(Facts::ask(&session.live, &shared.config.schema), async {
         if needs_tables { check_version(&session.live, &shared.statements.version).await } else { Ok(()) }
     });
     let facts = facts?;
-    // Checked first, because this answer contains the reason why a server cannot hold locks.
+    // The facts are checked before the version, because they contain the reason why a server cannot hold locks.
     facts.examine()?;
     // The store receives no notifications over a client that a pool lends.
     shared.set_pooled(facts.is_pooled() || !session.is_driven_here());

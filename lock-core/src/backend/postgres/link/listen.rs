@@ -1,7 +1,7 @@
-//! Maintains the connection that listens for notifications. Each process has one.
+//! Maintains the connection that listens for notifications. Each store has one such connection.
 //!
-//! The connection is a separate one for two reasons: a pooler that shares its connections delivers no notifications,
-//! and notifications must arrive while a statement runs.
+//! The connection is separate from all others for two reasons. A pooler that shares its connections delivers no
+//! notifications, so this connection may bypass the pooler. Notifications must also arrive while a statement runs.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -54,8 +54,8 @@ struct Attached {
 #[derive(Debug)]
 struct ListenConnector {
     shared: Shared,
-    /// The [version](crate::backend::remote::Listeners::version) of the listeners whose channels are listened to; 0 if
-    /// there are none.
+    /// The [version](crate::backend::remote::Listeners::version) of the listeners to whose channels the connection
+    /// listens; 0 if it listens to no channel.
     covered: watch::Sender<u64>,
     /// Whether the last dial failed. If so, no call waits for the next dial.
     failed: AtomicBool,
@@ -85,7 +85,7 @@ impl Listening {
         self.connector().more.notify_waiters();
     }
 
-    /// Connects, if no connection was started yet.
+    /// Starts the connection, if it was not started yet.
     pub(crate) fn start(&self) {
         self.managers.start(&self.connections);
     }
@@ -118,7 +118,7 @@ impl Listening {
 }
 
 impl Managers {
-    /// Creates the connection on the runtime of the first living manager, if no manager runs the connection.
+    /// If no manager runs the connection, creates it on the runtime of the first living manager.
     fn start(self: &Arc<Self>, connections: &Arc<PerRuntime<ListenConnector>>) {
         let runtime = {
             let mut attached = self.0.lock();
@@ -133,8 +133,8 @@ impl Managers {
         };
         let (managers, connections) = (Arc::clone(self), Arc::downgrade(connections));
         let turn = Turn { managers, connections, runtime: runtime.id() };
-        // The first caller on a runtime creates the connection of that runtime, which is then kept up. The task ends
-        // with its runtime, and the turn ends with the task.
+        // The first caller on a runtime creates the connection of that runtime, and the connection is then kept up. The
+        // task ends with its runtime, and the turn ends with the task.
         runtime.spawn(async move {
             turn.connect().await;
             std::future::pending::<()>().await;
@@ -244,7 +244,7 @@ impl ListenConnector {
     async fn listen(&self, session: &mut Session, pauses: &mut Pauses) -> Failure {
         let (mut missed, mut channels) = (0, HashSet::new());
         loop {
-            // Created before the version is read, so that no listener is missed.
+            // This future is created before the version is read, so that no new listener is missed.
             let more = self.more.notified();
             let version = self.shared.listeners().version();
             let wanted: HashSet<u128> = self.shared.listeners().processes().into_iter().collect();

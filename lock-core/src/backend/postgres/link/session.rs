@@ -44,8 +44,8 @@ impl Session {
         self.driver.ended().await;
     }
 
-    /// Returns whether the store drives the connection. If so, it receives notifications, and no one else uses the
-    /// session.
+    /// Returns whether the store drives the connection. If so, the store receives notifications over it, and no other
+    /// client uses the session.
     pub(super) fn is_driven_here(&self) -> bool {
         self.driver.0.is_some()
     }

@@ -1,12 +1,12 @@
 //! Checks that a pooler keeps a server connection for each client (`pooling=session`).
 //!
-//! A pooler does not reveal its mode, and a session that it shares must not be changed. So two plain clients take turns
-//! to query which server process serves them. A pooler in session mode serves each client with its own process, which
-//! never changes. A pooler that shares its connections serves both clients with the same process, or one client with
-//! several processes.
+//! A pooler does not reveal its mode, and the store must not change a session that is shared. So two plain clients take
+//! turns to query which server process serves them. A pooler in session mode serves each client with its own process,
+//! which never changes. A pooler that shares its connections serves both clients with the same process, or one client
+//! with several processes.
 //!
-//! Without the option, there is no such check: its result is only very probable, and a wrong result would leave
-//! settings and locks in the sessions of other clients.
+//! Without the option, the store does not rely on this check. Its result is very probable, but not certain. A wrong
+//! result would leave settings and locks in the sessions of other clients.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ use crate::backend::postgres::error::Failure;
 use crate::backend::remote::tries;
 use crate::error::LockErrorKind;
 
-/// The number of queries of each client. Two connections that a busy pooler assigns at random pass all rounds once in
-/// 30,000 times.
+/// The number of queries of each client. If a busy pooler assigns two connections at random, the clients pass all
+/// rounds once in 30,000 times.
 const ROUNDS: usize = 8;
 
 const ASK: &str = "SELECT pg_catalog.pg_backend_pid()";

@@ -1,7 +1,7 @@
 //! Requests TLS from a server before the driver's handshake.
 //!
-//! The driver could do this too, but it would report every refusal as "no TLS". A pooler without free connections
-//! replies with an error here, and the user must see that error.
+//! The driver could send this request too, but would report every refusal as "no TLS". A pooler without free
+//! connections replies with an error, and the user must see this error.
 
 use std::io;
 
@@ -18,7 +18,7 @@ const LONGEST: usize = 8 * 1024;
 
 /// Requests TLS. Returns `Ok` when the server has agreed and expects the handshake.
 pub(super) async fn request_tls(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<(), Failure> {
-    // A peer that refuses connections may already have closed this one. Its error can still be read.
+    // A peer that refuses connections may already have closed this connection. Its error message can still be read.
     let _ = stream.write_all(&REQUEST).await;
     match stream.read_u8().await.map_err(|error| lost(&error))? {
         b'S' => Ok(()),

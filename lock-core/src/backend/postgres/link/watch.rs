@@ -25,9 +25,9 @@ use crate::error::LockErrorKind;
 /// any call, because a server that waits for its disk is not lost.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(500);
 const MISSED: u32 = 2;
-/// The number of missed answers if the server answers earlier calls. For example, several calls may wait one after
-/// another for the row of one key, and delay all later calls. Then the connection is also dropped, because a new
-/// connection does not have those calls.
+/// The number of missed answers that end the connection if the server still answers earlier calls. For example, several
+/// calls may wait one after another for the row of one key, and delay all later calls. Dropping the connection helps,
+/// because a new connection does not have those calls.
 const MISSED_AT_WORK: u32 = 6;
 
 /// The pauses before a dial after a connection became silent. A server may answer a dial and then hang in commits. Such
@@ -44,7 +44,7 @@ impl Connector for Shared {
     type Reaction = Reaction;
     type Legacy = Former;
 
-    /// The server may have no free connection for the thread that renews.
+    /// Renewals may share a connection, because the server may have no free connection for their thread.
     const SHARES: bool = true;
     const PAUSES: Pauses = Pauses::new(Duration::from_millis(10), Duration::from_millis(250));
 
@@ -114,7 +114,7 @@ impl Default for Former {
 impl Shared {
     /// Pings the server twice a second, until the connection must be dropped.
     async fn keep(&self, session: &mut Session, pauses: &mut Pauses) -> Failure {
-        // A random start, so that not all processes sweep at the same time.
+        // The count starts at random, so that not all processes sweep at the same time.
         let mut beats = fastrand::u32(..BEATS_PER_SWEEP);
         let mut missed = 0;
         let mut swept_to = None;
@@ -126,8 +126,8 @@ impl Shared {
             if let Err(failure) = beat(session, self.config.timeout, &mut missed, answered).await {
                 return failure;
             }
-            // Reset after a heartbeat, and not after the dial. Otherwise a server that accepts and then closes every
-            // connection would be dialled without a pause.
+            // The pauses are reset after a heartbeat, and not after the dial. Otherwise a server that accepts and then
+            // closes every connection would be dialled without a pause.
             if missed == 0 {
                 pauses.reset();
                 beats = beats.wrapping_add(1);

@@ -19,8 +19,8 @@ const STEPS: [&str; 11] = [
     include_str!("inspect.sql"),
 ];
 
-/// For a session that was opened by hand: the statements that set the `search_path` before the steps and restore it
-/// afterwards.
+/// The statements that set the `search_path` before the steps, and restore it afterwards. They are for a session that
+/// was opened by hand.
 const AROUND: (&str, &str) = (include_str!("begin.sql"), include_str!("end.sql"));
 
 /// The number of the migration that this version needs.
@@ -29,7 +29,7 @@ pub(crate) const VERSION: i32 = 1;
 /// The prefix of a notification channel. The identity of the process follows the prefix.
 pub(crate) const CHANNEL: &str = "lock:wake:";
 
-/// The name of the schema in the files.
+/// The name that the files use for the schema.
 const NAME: &str = "lock_core";
 
 /// Returns the migration of a schema, for a session that was opened by hand.

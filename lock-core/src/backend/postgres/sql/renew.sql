@@ -75,7 +75,7 @@ END $$;
 --
 -- p_of   the holder of the fencing token: the owner token. After a hand-off in the process, `:<number>` follows
 -- p_own  the last token that the process itself assigned for this grant; 0: none
--- The verdict of the answer is 1 if the token was made, 0 if no owner has the lock, and -1 if another owner has the lock
+-- The verdict of the answer is 1 if the token was made, 0 if no owner has the lock, and -1 if another owner has it
 CREATE OR REPLACE FUNCTION lock_core.fence(p_keys text[], p_owner text, p_of text, p_own bigint)
 RETURNS lock_core.answer LANGUAGE plpgsql
 :settings AS $$

@@ -4,7 +4,8 @@ use super::migration::identifier;
 use crate::backend::postgres::config::Config;
 
 /// The statements of a store, built once. Each statement is one transaction. The server keeps the plans of the
-/// functions that a statement calls, as long as the session lasts and even if another client uses the session next.
+/// functions that a statement calls for as long as the session lasts, even if a pooler assigns the session to another
+/// client.
 #[derive(Debug)]
 pub(crate) struct Statements {
     /// One attempt at one key, for a session with the settings of the library; see attempt.sql.
@@ -16,7 +17,8 @@ pub(crate) struct Statements {
     /// The heartbeats of waiters.
     pub(crate) heartbeats: String,
     pub(crate) renew: String,
-    /// The release of one key that is not kept taken, for a session with the settings of the library; see attempt.sql.
+    /// The release of one key that does not stay locked afterwards, for a session with the settings of the library; see
+    /// attempt.sql.
     pub(crate) let_go: String,
     /// The same release for any other session, such as one that a pooler shares.
     pub(crate) let_go_with_settings: String,
@@ -35,7 +37,7 @@ pub(crate) struct Statements {
     pub(crate) doctor: String,
 }
 
-/// The operators in doctor.sql, in the form of that file.
+/// The operators as doctor.sql contains them.
 const OPERATORS: [&str; 3] = ["=", "<>", "-"];
 
 /// Returns the statement of doctor.sql. Its operators are qualified, so that any session uses the operators of
