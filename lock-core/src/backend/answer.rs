@@ -20,7 +20,7 @@ pub struct Grant {
     pub sent: Moment,
     /// The lease that the store promised, counted from `sent`, before drift is subtracted.
     pub lease: Duration,
-    /// The fencing token, if the grant brought one.
+    /// The fencing token, if the grant came with one.
     pub fence: Option<FencingToken>,
     /// The number of claims that wait in the store's queue. `None` if the store has no queue, or has not read it.
     pub waiters: Option<usize>,
@@ -48,7 +48,7 @@ impl Grant {
     }
 }
 
-/// The reason why a claim was not granted: another owner has the key.
+/// The state of a key because of which a claim was not granted. Usually another owner has the key.
 #[derive(Clone, Debug, Default)]
 pub struct Held {
     /// The rest of the holder's lease. This is a hint.
@@ -96,7 +96,7 @@ pub enum Attempt {
 
 #[cfg(feature = "_remote")]
 impl Attempt {
-    /// Names the key of `claim` that is held; see [`Held::on_key`].
+    /// Sets the key of `claim` that is held; see [`Held::on_key`].
     #[allow(dead_code, reason = "some stores name it themselves")]
     pub(crate) fn on_key(self, claim: &Claim, key: &Key) -> Self {
         match self {
@@ -114,8 +114,8 @@ pub enum Heartbeat {
     Granted(Grant),
     /// The claim stays queued.
     Waiting(Held),
-    /// The claim is no longer queued. The caller must release its owner and not use that owner again. It queues the
-    /// claim with another owner.
+    /// The claim is no longer queued. The caller must release the owner of the claim, and not use that owner again. The
+    /// caller then queues the claim with another owner.
     Gone,
 }
 
@@ -136,8 +136,8 @@ pub enum Renewal {
     Renewed {
         /// The time at which the renewal was sent.
         sent: Moment,
-        /// The lease that the store granted, before drift is subtracted. This lease counts, although it may differ from
-        /// the requested one: it may be a number of whole seconds, or the timeout of a session.
+        /// The lease that the store granted, before drift is subtracted. This lease counts, even if it differs from the
+        /// requested lease. For example, it may be rounded to whole seconds, or be the timeout of a session.
         lease: Duration,
         /// The number of claims that wait in the store's queue. `None` if the store has no queue, or has not read it.
         waiters: Option<usize>,
@@ -148,7 +148,7 @@ pub enum Renewal {
     Unknown(LockError),
 }
 
-/// Converts a grant of the same owner that was repeated or extended to the answer of a renewal.
+/// Turns a repeated or extended grant of the same owner into the answer to a renewal.
 impl From<Grant> for Renewal {
     fn from(Grant { sent, lease, waiters, fence: _ }: Grant) -> Self {
         Self::Renewed { sent, lease, waiters }

@@ -33,8 +33,8 @@ impl Placement {
     }
 
     /// Returns the time that is subtracted from `lease`, so that the holder notices a loss before another owner can
-    /// have the key. It is the granularity of expiry. For a store in another process, 1 % of the lease is added,
-    /// because clocks run at different speeds ("Distributed Locks with Redis" subtracts both).
+    /// have the key. This time is the granularity of expiry. For a remote store, 1 % of the lease is added, because
+    /// clocks run at different speeds. ("Distributed Locks with Redis" subtracts both.)
     #[must_use]
     pub fn drift(self, lease: Duration) -> Duration {
         Duration::from_nanos(self.drift_nanos(nanos(lease)).unsigned_abs())
@@ -72,9 +72,8 @@ pub enum Fencing {
     None,
     /// Every token comes from the store.
     Counter,
-    /// Every token comes from the store, and is at least the store's time of its creation, in microseconds. The process
-    /// then numbers its hand-offs itself. These numbers stay below the time up to which the store has confirmed the
-    /// grant.
+    /// Every token from the store is at least the store's time, in microseconds, when the token was made. So a process
+    /// can number its hand-offs itself. Its numbers stay below the time until which the store has confirmed the grant.
     StoreTime,
 }
 
@@ -86,11 +85,11 @@ impl Fencing {
     }
 }
 
-/// The shortest waiter lease: three heartbeats of a millisecond.
+/// The shortest waiter lease. It contains three heartbeats, one each millisecond.
 const SHORTEST_WAITER_LEASE: Duration = Duration::from_millis(3);
 
-/// The capability of a backend. A request that exceeds it is [`Unsupported`](crate::LockErrorKind::Unsupported), before
-/// any I/O.
+/// The capability of a backend. A request that exceeds the capability fails with
+/// [`Unsupported`](crate::LockErrorKind::Unsupported), before any I/O.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Capability {
@@ -108,8 +107,8 @@ pub struct Capability {
     pub latches: bool,
     /// Whether the store supports [`Backend::list`], [`Backend::inspect`] and [`Backend::force_release`].
     pub lists: bool,
-    /// Whether the store calls [`Claim::mark_sent`] before it sends a request. Otherwise every dropped attempt counts
-    /// as sent.
+    /// Whether the store calls [`Claim::mark_sent`] before it sends a request. If it does not, every dropped attempt
+    /// counts as sent.
     pub marks_sent: bool,
     /// The way in which a claim waits, and the order in which it is served.
     pub waiting: Waiting,
@@ -125,11 +124,11 @@ pub struct Capability {
     pub max_ttl: Duration,
     /// The unit in which the store counts leases: a ttl is a multiple of it. `None` if every ttl is possible.
     pub ttl_step: Option<Duration>,
-    /// The advice for an application that wants a ttl which the store refuses, such as an option of the URL. The error
-    /// text about the refused ttl ends with this advice.
+    /// The advice for an application whose ttl the store refuses, such as an option of the URL. The error text about
+    /// the refused ttl ends with this advice.
     pub ttl_advice: Option<&'static str>,
-    /// The longest time for which the store can keep a key locked after its [release](Backend::release); `None` if it
-    /// cannot keep one.
+    /// The longest time for which the store can keep a key locked after its [release](Backend::release). `None` if the
+    /// store cannot do this.
     pub keeps_after_release: Option<Duration>,
 }
 
@@ -227,8 +226,8 @@ impl Capability {
         self.ttl_advice.map_or_else(String::new, |advice| format!("; {advice}"))
     }
 
-    /// Returns the nearest ttls below and above `ttl` that are multiples of [`ttl_step`](Self::ttl_step); `None` if
-    /// `ttl` itself is one.
+    /// Returns the nearest ttls below and above `ttl` that are multiples of [`ttl_step`](Self::ttl_step). Returns
+    /// `None` if `ttl` itself is such a multiple.
     fn neighbours(&self, ttl: Duration) -> Option<(Duration, Duration)> {
         let step = self.ttl_step?.as_nanos();
         let over = ttl.as_nanos().checked_rem(step).filter(|over| *over > 0)?;
@@ -245,7 +244,7 @@ impl Capability {
     }
 
     /// Refuses a claim whose mode, queue, number of permits or number of keys the store does not support. A backend
-    /// that does not support all of these calls this first.
+    /// that does not support all of them calls this method before it sends a request.
     ///
     /// # Errors
     /// [`Unsupported`](LockErrorKind::Unsupported). The text names the missing feature.

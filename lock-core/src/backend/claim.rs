@@ -30,7 +30,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Returns the name of a lock of this mode for a text, such as `an exclusive lock`.
+    /// Returns the name of a lock of this mode for a message, such as `an exclusive lock`.
     #[must_use]
     pub fn name(self) -> Cow<'static, str> {
         match self {
@@ -67,7 +67,7 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// Returns the same request for a claim that the store cannot queue.
+    /// Returns the same request without queueing, for a claim that the store cannot queue.
     #[must_use]
     pub const fn without_queue(self) -> Self {
         match self {
@@ -89,8 +89,8 @@ impl Ask {
 pub struct Claim {
     /// The key, with the namespace.
     pub key: Key,
-    /// The further keys, sorted, without duplicates, and all after `key`. The claim gets all its keys or none. Most
-    /// claims have no further keys. A claim of several keys is exclusive.
+    /// The further keys, sorted and without duplicates. All of them sort after `key`. The claim gets all its keys or
+    /// none. Most claims have no further keys. A claim of several keys is exclusive.
     pub more: MoreKeys,
     /// The way in which the claim excludes others.
     pub mode: Mode,
@@ -101,21 +101,22 @@ pub struct Claim {
     pub queue: Queue,
     /// The owner. It is created before the first attempt, and never used for another grant.
     pub owner: Owner,
-    /// The length of the lease if it is not renewed.
+    /// The length of the lease, until a renewal extends it.
     pub ttl: Duration,
     /// Whether the grant should include the fencing token. Otherwise [`Backend::fence`] makes the token on demand.
     pub fencing: bool,
     /// Describes the owner for people.
     pub record: OwnerRecord,
-    /// The number of hand-offs of the grant inside the process: 0 for the holder that the store granted it to. Each
-    /// holder has its own fencing token, so [`Backend::fence`] and [`Backend::downgrade`] receive the number of the
-    /// calling holder. Other calls may receive the number of an earlier holder of the same claim.
+    /// The number of hand-offs of the grant inside the process. It is 0 for the holder to which the store granted the
+    /// key. Each holder has its own fencing token, so [`Backend::fence`] and [`Backend::downgrade`] receive the number
+    /// of the calling holder. Other calls may receive the number of an earlier holder of the same claim.
     pub handoffs: u64,
     /// Whether the holder must be [notified](crate::backend::Listener::contended) of the first waiter, from the grant
-    /// on. Its process may keep the grant for a moment after the release, and must then not delay a waiter.
+    /// on. The holder's process may keep the grant for a moment after the release, and needs the notification so that
+    /// it does not delay a waiter.
     pub notify_holder: bool,
-    /// Whether the grant is renewed until its release. Such a grant may begin with less than the ttl. `false` by
-    /// default.
+    /// Whether the grant is renewed until its release. The first lease of such a grant may be shorter than the ttl.
+    /// `false` by default.
     pub renews: bool,
     pub(crate) marks: Marks,
 }
@@ -178,7 +179,7 @@ impl Claim {
         self.marks.resent.load(Ordering::Relaxed)
     }
 
-    /// Replaces the owner of the claim with one that the store has not seen.
+    /// Replaces the owner of the claim with a new owner, which the store has not seen.
     pub(crate) fn set_owner(&mut self, owner: Owner) {
         self.owner = owner;
         *self.marks.resent.get_mut() = false;
@@ -212,9 +213,9 @@ impl Claim {
         }
     }
 
-    /// Records that a [downgrade](Backend::downgrade) of this claim is about to be requested. Until it is answered, the
-    /// grant may be exclusive or shared. A backend that stores exclusive and shared grants in different ways must check
-    /// for both.
+    /// Records that a [downgrade](Backend::downgrade) of this claim is about to be requested. Until the request is
+    /// answered, the grant may be exclusive or shared. A backend that stores exclusive and shared grants in different
+    /// ways must check for both.
     pub fn mark_shared(&self) {
         self.marks.shared.store(true, Ordering::Relaxed);
     }
@@ -235,8 +236,8 @@ impl Claim {
         self.marks.verified.load(Ordering::Relaxed)
     }
 
-    /// Returns the last fencing token of this grant that this process numbered, without the store. Release, renewal and
-    /// [`fence`](Backend::fence) raise the store's last token to at least this.
+    /// Returns the last fencing token of this grant that this process numbered itself. Release, renewal and
+    /// [`fence`](Backend::fence) raise the store's last token to at least this number.
     #[must_use]
     pub fn own_fence(&self) -> Option<FencingToken> {
         Some(self.marks.own_fence.load(Ordering::Relaxed)).filter(|number| *number > 0).map(FencingToken::new)
@@ -253,8 +254,8 @@ impl Claim {
         self.marks.fenced.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the store must remember a fencing token of this claim. It must after
-    /// [`mark_fenced`](Self::mark_fenced), or if this process numbered a token.
+    /// Returns whether the store must remember a fencing token of this claim. This is so after
+    /// [`mark_fenced`](Self::mark_fenced), and if this process numbered a token.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         self.marks.fenced.load(Ordering::Relaxed) || self.own_fence().is_some()

@@ -17,8 +17,8 @@ use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::key::Key;
 use crate::owner::Owner;
 
-/// A receiver of the reports that a store sends on its own. The store's tasks call the listener, so its methods must
-/// not block.
+/// Receives the reports that a store sends without a request. The store's tasks call the listener, so the methods of
+/// the listener must not block.
 pub trait Listener: Send + Sync + fmt::Debug {
     /// The queued claim of `owner` was granted; `waiters` more claims are queued behind it.
     fn granted(&self, owner: Owner, waiters: usize);
@@ -36,7 +36,8 @@ pub trait Listener: Send + Sync + fmt::Debug {
     fn session_ended(&self, owners: &[Owner]) {
         owners.iter().for_each(|owner| self.lost(*owner, LossReason::SessionEnded));
     }
-    /// The store has evicted `count` keys for lack of memory since the last call. Locks may be among these keys.
+    /// The store has evicted `count` keys for lack of memory since the last call of this method. Locks may be among
+    /// these keys.
     fn keys_evicted(&self, _count: u64) {}
     /// Reports whether the node `_node` of a quorum votes. If `_stays_out`, the node does not vote, because it may have
     /// forgotten a lock or its clock was set. The store reports this when the listener is attached, and whenever it
@@ -45,12 +46,12 @@ pub trait Listener: Send + Sync + fmt::Debug {
     /// A server of the store has answered a ping. Each connection sends a ping about twice a second, and each runtime
     /// has its own connection.
     fn node_answered(&self, _answer: &NodeAnswer<'_>) {}
-    /// The store is about to dial a server again, or to begin another session. Owners that are created after this call
-    /// differ from the owners of a copy of this process. Such a copy exists if a machine is started twice from one
-    /// snapshot.
+    /// The store is about to dial a server again, or to begin another session. After this call, the library creates
+    /// only owners that differ from the owners of a copy of this process. Such a copy exists if a machine is started
+    /// twice from one snapshot.
     fn dials(&self) {}
-    /// A connection was established again. Earlier reports may be lost, so every waiter sends a request at once, also a
-    /// waiter on [`Backend::changed`].
+    /// A connection was established again. Earlier reports may be lost, so every waiter sends a request at once,
+    /// including each waiter on [`Backend::changed`].
     fn reconnected(&self);
 }
 
@@ -64,7 +65,7 @@ fn unsupported(detail: &'static str) -> LockError {
 /// The library may drop the future of a call at any await point. It then calls [`release`](Self::release) for the same
 /// owner until the store answers, so a backend needs no clean-up of its own.
 pub trait Backend: Send + Sync + fmt::Debug + 'static {
-    /// Returns the capability of this backend, which must not change.
+    /// Returns the capability of this backend. Every call must return the same capability.
     fn capability(&self) -> Capability;
 
     /// Attempts the claim once, as `ask` specifies.
@@ -72,28 +73,30 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Behavior
     /// - Never waits for another holder.
     /// - Idempotent for an owner: after a grant, a repeated call returns *granted* with the same fencing token, and
-    ///   never shortens the lease. With [`Ask::Probe`] it may return *held* instead.
-    /// - Without [`Ask::Enqueue`] the claim is not queued. With [`Queue::Fifo`] it does not overtake a queued claim.
+    ///   never shortens the lease. With [`Ask::Probe`] a repeated call may return *held* instead.
+    /// - Without [`Ask::Enqueue`] the claim is not queued. With [`Queue::Fifo`] the claim does not overtake a queued
+    ///   claim.
     /// - With [`Ask::Probe`] the [`Held`] may be empty.
     /// - With [`Ask::Enqueue`] a refused claim is [queued](Held::queued_at), with three exceptions. A barging claim is
     ///   not queued while a holder of the same manager has the key ([`Held::own`]), because the process hands the grant
-    ///   off itself. No claim is queued behind `room` claims or more. A claim of several keys is not queued if the
-    ///   store cannot queue such a claim.
-    /// - With [`Ask::Enqueue`] a queued claim stays queued. If the store keeps queued claims by heartbeats, an owner is
-    ///   enqueued once, and [`heartbeat`](Self::heartbeat) then keeps it in the queue.
+    ///   off itself. A claim is not queued if `room` claims or more already wait. A claim of several keys is not queued
+    ///   if the store cannot queue such a claim.
+    /// - With [`Ask::Enqueue`] a claim that is already queued stays queued. If the store needs heartbeats, the library
+    ///   enqueues an owner only once, and [`heartbeat`](Self::heartbeat) then keeps the claim in the queue.
     /// - The oldest queued claim that is compatible with the holders is served first. A queued exclusive claim is
     ///   served before later shared claims.
-    /// - A claim of several keys gets all of them or none.
-    /// - A key that is in use in an incompatible mode (exclusive or shared instead of permits, or another number of
-    ///   permits) is [`InvalidRequest`](crate::LockErrorKind::InvalidRequest). The text names both modes.
-    /// - An error that does not say whether the claim was granted or queued is temporary; the caller treats the claim
-    ///   as possibly granted.
-    /// - [`Grant::sent`] is read before the winning request is sent.
-    /// - A claim that [`renews`](Claim::renews) may be granted for less than its ttl. It is then renewed after a third
-    ///   of the granted time. Under [`LeaseScope::Grant`] every other claim is granted for at least its ttl.
-    /// - If the holder of a claim must be [notified](Claim::notify_holder) of waiters, the backend sends no request
-    ///   before the store can [report](Listener::contended) waiters. The library requires this only of a store that
-    ///   [notifies holders](super::Waiting::tells_holder).
+    /// - A claim of several keys gets all of its keys or none.
+    /// - If the key is in use in an incompatible mode (exclusive or shared instead of permits, or another number of
+    ///   permits), the error is [`InvalidRequest`](crate::LockErrorKind::InvalidRequest). The text names both modes.
+    /// - If an error leaves open whether the claim was granted or queued, the error is temporary. The caller then
+    ///   treats the claim as possibly granted.
+    /// - [`Grant::sent`] is a time before the winning request is sent.
+    /// - A claim that [`renews`](Claim::renews) may be granted for less than its ttl. The library then renews the grant
+    ///   after a third of the granted time. Under [`LeaseScope::Grant`] every other claim is granted for at least its
+    ///   ttl.
+    /// - If a claim requires that its holder is [notified](Claim::notify_holder) of waiters, the backend sends no
+    ///   request before the store can [report](Listener::contended) waiters. The library makes such claims only on a
+    ///   store that [notifies holders](super::Waiting::tells_holder).
     ///
     /// # Errors
     /// The store cannot be reached, refuses the claim, or does not support its mode.
@@ -112,7 +115,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Behavior
     /// - Extends only a grant of the same owner. Never shortens a grant, and never creates one.
-    /// - Returns the lease that the store granted. This lease may differ from the requested one, and is never longer
+    /// - Returns the lease that the store granted. This lease may differ from the requested lease, but is never longer
     ///   than the time for which the store keeps the grant.
     /// - Under [`LeaseScope::Session`], returns the time for which the session certainly lives. Renews no grant of an
     ///   earlier session.
@@ -122,15 +125,15 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Returns the shard of the store that serves `claim`, if the shards answer independently, as the nodes of a Redis
     /// Cluster do. The library renews the claims of one shard in one call, so a slow shard does not delay the claims of
-    /// another. The library calls this before each renewal, because a key may move.
+    /// another. The library calls this before each renewal, because a key may move to another shard.
     fn shard_of(&self, _claim: &Claim) -> u64 {
         0
     }
 
     /// Releases the claim: frees the grant, or removes the claim from the queue.
     ///
-    /// With `keep_for`, the key stays locked for that time without renewal. So a job that ends early does not run again
-    /// on the next machine.
+    /// With `keep_for`, the key stays locked for that time without renewal. So if a job ends early, another machine
+    /// does not run the same job again.
     ///
     /// # Behavior
     /// - Idempotent. Changes only the grant and the queue entry of this owner.
@@ -139,9 +142,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///   [`Released::Taken`], and not an error.
     ///
     /// # Errors
-    /// The store cannot be reached, or did not answer, so it may still have the grant. The library then calls again.
-    /// Under [`LeaseScope::Grant`] it stops when the lease is over; under [`LeaseScope::Session`], when the store
-    /// answers.
+    /// The store cannot be reached, or did not answer, so it may still have the grant. The library then calls again
+    /// until the store answers. Under [`LeaseScope::Grant`] the library also stops when the lease is over.
     fn release(
         &self,
         claim: &Claim,
@@ -165,9 +167,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         std::future::ready(Err(unsupported("this store gives no fencing tokens").with_key(&claim.key)))
     }
 
-    /// Turns the exclusive grant of `claim` into a shared one of the same owner, with a lease of its ttl, and serves
-    /// the claims that can share it. From then on the claim is [`Mode::Shared`]. A repeated call with that mode returns
-    /// the same answer.
+    /// Turns the exclusive grant of `claim` into a shared grant of the same owner, with a lease of the claim's ttl.
+    /// Serves the queued claims that can share the key. From then on the claim is [`Mode::Shared`]. A repeated call
+    /// with that mode returns the same answer.
     fn downgrade(&self, claim: &Claim) -> impl Future<Output = Renewal> + Send {
         let error = unsupported("this store has no shared locks").with_key(&claim.key);
         std::future::ready(Renewal::Unknown(error))
@@ -200,13 +202,14 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         std::future::ready(Err(unsupported("this store cannot say who holds its locks")))
     }
 
-    /// Returns the holders of `key`, or `None` if the key is free. Sends one request, however much the store holds.
+    /// Returns the holders of `key`, or `None` if the key is free. Sends one request, even if the store holds many
+    /// keys.
     ///
     /// # Behavior
     /// - Shows the same holders of this key as [`list`](Self::list) with `foreign`: every holder that excludes others.
     ///
     /// # Errors
-    /// As [`list`](Self::list); if the key holds data because of which every claim is refused, the error of
+    /// As [`list`](Self::list). If the key contains data because of which the store refuses every claim, the error of
     /// [`acquire`](Self::acquire).
     fn inspect(&self, key: &Key) -> impl Future<Output = Result<Option<LockInfo>>> + Send {
         std::future::ready(Err(unsupported("this store cannot say who holds its locks").with_key(key)))
@@ -251,8 +254,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         std::future::ready(Err(unsupported("this store has no doctor: write `Backend::doctor`")))
     }
 
-    /// Returns the statement with which a transaction of the application checks the lease of a claim. `None` if the
-    /// store is not in a database of the application.
+    /// Returns the statement with which a transaction of the application checks the lease of a claim. Returns `None` if
+    /// the store is not in a database of the application.
     ///
     /// # Behavior
     /// - If this owner does not have the grant, the statement fails, and the transaction fails with it.
@@ -271,41 +274,43 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Behavior
     /// - After the call, `listener` receives the reports about the owners of `process`. These reports are hints: they
     ///   may arrive early, twice or never.
-    /// - Over a [remote](Placement::Remote) store `background` is the runtime of the library's own thread. This runtime
-    ///   exists before the call, and keeps running if a body blocks every worker of the application's runtime. Tasks
-    ///   spawned there share it with the renewals, so they must not block. The tasks end with the manager, after the
-    ///   last releases are answered, at most 2 s after its last guard and handle are dropped.
-    /// - Over an [embedded](Placement::Embedded) store there is no such thread. `background` is then the runtime within
-    ///   which the manager was built, so that a paused clock drives both; `None` if the manager was built outside of a
-    ///   runtime. An embedded store must not depend on `background`.
+    /// - With a [remote](Placement::Remote) store, `background` is the runtime of the library's own thread. This
+    ///   runtime exists before the call. It keeps running even if the protected code blocks every worker of the
+    ///   application's runtime. The renewals use the same runtime, so tasks there must not block. The tasks end with
+    ///   the manager: after its last releases are answered, but at most 2 s after its last guard and handle are
+    ///   dropped.
+    /// - With an [embedded](Placement::Embedded) store, there is no such thread. `background` is then the runtime
+    ///   within which the manager was built, so that one paused clock drives both. It is `None` if the manager was
+    ///   built outside of a runtime. An embedded store must not depend on `background`.
     /// - A store with one session for each process begins the session in this call, for this process alone. Two
     ///   managers that share the store have two sessions, and each session runs on the thread of its own manager.
     /// - Returns at once. If a session cannot be established, the calls that need it return the error.
     fn attach(&self, _process: u128, _listener: Weak<dyn Listener>, _background: Option<&Handle>) {}
 
-    /// Completes when another attempt at the claim makes sense. This is a hint, which may come early, late or never.
+    /// Completes when another attempt at the claim makes sense. This is a hint: it may arrive early, late or never.
     ///
     /// # Behavior
-    /// - The library calls this once for a wait. It keeps the future during its pauses and polls it between its
-    ///   requests. It calls again after the future has completed, and after the claim has joined or left the queue. It
-    ///   also calls again if the future is pending for 2 s over a remote store, or 60 s over a store in this process.
-    ///   The waiter then sends a request in any case.
-    /// - Setting a watch may take time. A change between the last answer and the first poll must count as a change, so
-    ///   the backend reads the key after it has set the watch.
+    /// - The library calls this once for a wait. The library keeps the future during its pauses, and polls it between
+    ///   its requests. It calls again after the future has completed, and after the claim has joined or left the queue.
+    ///   It also calls again if the future is pending for 2 s with a remote store, or 60 s with an embedded store. In
+    ///   this last case, the waiter also sends a request.
+    /// - Setting a watch may take time. A change between the last answer and the first poll must also complete the
+    ///   future. So the backend reads the key after it has set the watch.
     /// - If the future is dropped, at any await point, no watch remains.
     fn changed(&self, _claim: &Claim) -> impl Future<Output = ()> + Send {
         std::future::pending()
     }
 
     /// Returns whether other claims wait for the key that `claim` holds. The library calls this only if the store does
-    /// not [notify holders](super::Waiting::tells_holder). A process with its own waiters calls it after 10 ms of
-    /// hand-offs, and continues with hand-offs until the answer arrives. If no other process waits, it keeps the key.
+    /// not [notify holders](super::Waiting::tells_holder). If a process has waiters of its own, the library calls this
+    /// after 10 ms of hand-offs, and hands the key off further until the answer arrives. If no other process waits, the
+    /// process keeps the key.
     ///
     /// # Behavior
     /// - Answers `true` if a claim waits that this process [cannot serve](crate::owner::Owner::may_hand_off_to) itself.
-    ///   The answer may be as outdated as a read of the store, because the process calls again.
+    ///   The answer may be slightly outdated, because the library calls again later.
     /// - Answers `true` if `claim` does not hold the key. The process then stops handing the key off.
-    /// - A store that cannot find this out answers `true`, without I/O.
+    /// - If the store cannot find out whether others wait, the answer is `true`, without I/O.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire). The library then assumes that others wait.
@@ -317,7 +322,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     }
 
     /// Closes connections and ends tasks. Under [`LeaseScope::Grant`] the grants stay in the store. Under
-    /// [`LeaseScope::Session`] the session ends, and all its grants end with it.
+    /// [`LeaseScope::Session`] the session and all its grants end.
     fn close(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }

@@ -1,4 +1,4 @@
-//! The object-safe form of [`Backend`]. Only this module boxes its futures.
+//! The object-safe form of [`Backend`]. Only this module boxes the futures of a backend.
 
 use std::fmt;
 use std::future::Future;

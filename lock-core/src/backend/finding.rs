@@ -26,16 +26,16 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One thing that [`LockManager::doctor`](crate::LockManager::doctor) found, and what to do about it.
+/// A problem that [`LockManager::doctor`](crate::LockManager::doctor) found, and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Finding {
-    /// The name of the rule, such as `redis.eviction`. It stays the same from version to version.
+    /// The name of the rule, such as `redis.eviction`. The name stays the same from version to version.
     pub rule: &'static str,
     /// The severity.
     pub severity: Severity,
-    /// The server, the node or the key that the finding is about. Empty if it is about the whole store.
+    /// The server, the node or the key that the finding is about. Empty if the finding is about the whole store.
     pub about: String,
     /// The problem that was found, with the numbers.
     pub found: String,

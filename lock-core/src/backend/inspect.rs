@@ -15,7 +15,7 @@ pub const HOLDERS_TOLD: usize = 100;
 /// The largest number of waiters in [`LockInfo::waiters`].
 pub const WAITERS_TOLD: usize = 16;
 
-/// The name of a grant for operators: 40 hexadecimal digits. No other grant has the same digits, and they reveal
+/// The name of a grant for operators: 40 hexadecimal digits. No other grant has the same digits. The digits reveal
 /// nothing about the owner's token.
 ///
 /// # Examples
@@ -96,14 +96,15 @@ pub struct HolderInfo {
     pub id: GrantId,
     /// Describes the holder; `None` for a client of another library.
     pub record: Option<OwnerRecord>,
-    /// When the holder's process was granted the lock, as time since the Unix epoch by the store's clock. On Redis this
-    /// time is correct to about a second. It is read from the holder's clock on etcd and ZooKeeper, and on Redis if the
-    /// grant did not come from the queue. On etcd, a lock that had to wait has this time only after its first renewal. On
-    /// ZooKeeper, every lock has it only then, except one that had to wait and has a fencing token.
+    /// The time when the holder's process was granted the lock, since the Unix epoch, by the store's clock. On Redis
+    /// this time is correct to about a second. On etcd and ZooKeeper, the time is from the holder's clock. This is also
+    /// true on Redis if the grant did not come from the queue. On etcd, a lock that had to wait has this time only
+    /// after its first renewal. On ZooKeeper, this is true for every lock, except for a lock that had to wait and has a
+    /// fencing token.
     ///
     /// It is `None` for a client of another library, and if the store does not keep this time: `redlock://`, Postgres
-    /// with `mode=advisory`, and shared locks and semaphores on Redis. Then the [record](Self::record) says when the
-    /// holder requested the lock. The holder may have waited after that.
+    /// with `mode=advisory`, and shared locks and semaphores on Redis. The [record](Self::record) then contains the
+    /// time when the holder requested the lock. The holder may have waited after that time.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "held_since_ms", serialize_with = "crate::serialize::millis_if_any")
@@ -160,7 +161,7 @@ impl LockInfo {
         Self { key: key.into(), mode, holders, holding, waiting: 0, waiters: Vec::new() }
     }
 
-    /// Sets the number of holders, of which `holders` are the first.
+    /// Sets the number of all holders. `holders` contains the first of them.
     #[must_use]
     pub fn with_holding(mut self, holding: usize) -> Self {
         self.holding = holding;
@@ -182,15 +183,15 @@ impl HolderInfo {
         Self { id, record, held_since: None, remaining, kept }
     }
 
-    /// Sets when the lock was granted, if the store keeps that time.
+    /// Sets the time when the lock was granted, if the store keeps that time.
     #[must_use]
     pub fn with_held_since(mut self, held_since: Option<Duration>) -> Self {
         self.held_since = held_since;
         self
     }
 
-    /// Returns when the lock was granted, as time since the Unix epoch. If the store does not keep that time, returns
-    /// when the holder requested the lock. `None` for a client of another library.
+    /// Returns the time when the lock was granted, since the Unix epoch. If the store does not keep that time, returns
+    /// the time when the holder requested the lock. Returns `None` for a client of another library.
     #[must_use]
     pub fn since(&self) -> Option<Duration> {
         self.held_since.or_else(|| self.record.as_ref().map(OwnerRecord::since_epoch))

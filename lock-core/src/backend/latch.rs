@@ -9,7 +9,7 @@ use crate::owner::Owner;
 /// Then it is open.
 ///
 /// The latch has a lease, as a lock has. Every step except [`Look`](Self::Look) extends the lease to at least `ttl`
-/// from then on, and never shortens it. When the lease is over, the latch is as if it had never been set.
+/// from now, and never shortens it. When the lease is over, the latch counts as never set.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LatchStep {
@@ -58,7 +58,7 @@ pub enum LatchState {
     Unset,
     /// The latch is set.
     Set {
-        /// The number of owners that have yet to count down. At 0 the latch is open.
+        /// The number of owners that must still count down. At 0 the latch is open.
         left: u32,
         /// Whether the owner of this step has set the latch.
         by_us: bool,

@@ -6,7 +6,7 @@ use super::Claim;
 use crate::owner::OwnerToken;
 
 /// The statement that locks a lease for the rest of a transaction. If the lease is over, the statement makes the
-/// transaction fail. It is for a store whose tables are in the application's own database.
+/// transaction fail. This check needs a store whose tables are in the application's own database.
 ///
 /// The statement has two parameters: `$1`, the [keys](Self::keys), an array of text, and `$2`, the
 /// [owner](Self::owner), a text. It must run before the commit, in the transaction that writes the protected data. If

@@ -1,9 +1,10 @@
 //! The stores, and the contract between the library and a store.
 //!
 //! A *backend* serves requests about one *claim*: acquire a key for an owner, renew the grant, release it. A backend
-//! does not wait for a holder. Waiting, renewal, re-entrancy and strategies are written once, in the layers above the
-//! backends. A backend retries only to reach the store, within the deadline of a call. The bullets under **Behavior**
-//! are the contract; the suite in `lock_core::testkit` (feature `testkit`) checks them on every backend.
+//! does not wait for a holder. The layers above the backends implement waiting, renewal, re-entrancy and strategies for
+//! all backends. A backend retries only to reach the store, and only within the deadline of a call. The bullets under
+//! **Behavior** are the contract. The suite in `lock_core::testkit` (feature `testkit`) checks the contract on every
+//! backend.
 //!
 #![doc = include_str!("docs.md")]
 

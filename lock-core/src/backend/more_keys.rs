@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::key::Key;
 
-/// The keys of a claim after its first key, as a slice. A clone increments a reference count. Most claims have no
-/// further keys, and their clone costs nothing. An empty `Arc<[Key]>` would instead share one count among all threads
-/// of the process.
+/// The keys of a claim after its first key, as a slice. A clone increments a reference count. If a claim has no further
+/// keys, as most claims, a clone costs nothing. A clone of an empty `Arc<[Key]>` would instead increment a count that
+/// all threads of the process share.
 ///
 /// # Examples
 /// ```

@@ -27,8 +27,8 @@ impl<'a> NodeAnswer<'a> {
     /// epoch, read when the answer arrived.
     #[must_use]
     pub fn at(self, server_micros: i64, wall: Duration) -> Self {
-        // The server read its clock at an unknown moment between request and answer. The middle is wrong by at most
-        // half the round trip.
+        // The server read its clock at an unknown moment between request and answer. The middle between the two differs
+        // from that moment by at most half the round trip.
         let asked = wall.saturating_sub(self.round_trip / 2);
         #[allow(clippy::cast_precision_loss, reason = "an f64 counts the microseconds of 285 years")]
         let server = server_micros as f64 / 1e6;

@@ -19,10 +19,11 @@ pub struct Ping {
     /// The number of servers that decide about locks: the voters of `redlock://`, the primaries of a Redis Cluster, and
     /// otherwise 1. etcd and ZooKeeper count as one server, because the member that answers has contacted the others.
     pub servers: usize,
-    /// The number of servers that serve locks, always more than half. A voter that answers but does not vote does not
-    /// count.
+    /// The number of servers that serve locks, always more than half. A server of `redlock://` that answers but does
+    /// not vote does not count.
     pub serving: usize,
-    /// A sentence about each problem. Locks still work; on a Redis Cluster, at least the locks of most keys.
+    /// One sentence about each problem. Locks work despite these problems. On a Redis Cluster, at least the locks of
+    /// most keys work.
     pub degraded: Vec<String>,
 }
 
@@ -40,7 +41,7 @@ impl Ping {
         self
     }
 
-    /// Returns whether the store has a problem although locks work.
+    /// Returns whether locks work, but the store has a problem.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
         !self.degraded.is_empty()

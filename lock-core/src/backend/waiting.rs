@@ -15,30 +15,32 @@ pub enum Waiting {
     /// The claim sends another request at the intervals of its strategy. There is no order: a new claim may overtake a
     /// waiting one, and the store does not support [`Queue::Fifo`].
     Poll,
-    /// The claim sends another request when [`Backend::changed`] completes. After [`Ask::Enqueue`] has queued the
-    /// claims, the store serves them in the order of arrival. A queue entry lives while `changed` or a request of the
-    /// claim is awaited; with [`LeaseScope::Session`](super::LeaseScope::Session), as long as the session.
+    /// The claim sends another request when [`Backend::changed`] completes. The store serves the claims that
+    /// [`Ask::Enqueue`] has queued in order of arrival. A queue entry lives while `changed` or a request of the claim
+    /// is awaited. With [`LeaseScope::Session`](super::LeaseScope::Session), the entry lives as long as the session.
     Watch {
         /// The longest time for which the store keeps the queue entry of a dead waiter. A dead waiter delays later
-        /// claims for that time. Most stores use [`WAITER_LEASE`]. A shorter ttl of the claim limits this time.
+        /// claims for that time. Most stores use [`WAITER_LEASE`]. If the ttl of the claim is shorter, the ttl is the
+        /// limit.
         waiter_lease: Duration,
-        /// Whether the store [reports](Listener::contended) to a holder that a claim began to wait. Otherwise a process
-        /// with several local waiters checks from time to time whether [others wait](Backend::others_wait), to be fair
-        /// to other processes. Without these reports no grant may [linger](crate::LockRequest::linger).
+        /// Whether the store [reports](Listener::contended) to a holder that a claim began to wait. Without these
+        /// reports, a process with several local waiters checks from time to time whether [others
+        /// wait](Backend::others_wait), to be fair to other processes. Also, no grant may then
+        /// [linger](crate::LockRequest::linger).
         tells_holder: bool,
     },
-    /// The store queues the claim in order of arrival, also with [`Queue::Barging`]. The store grants the key to the
+    /// The store queues the claim in order of arrival, even with [`Queue::Barging`]. The store grants the key to the
     /// next claim in the queue, and [reports](Listener::granted) the grant. [`Backend::heartbeat`] keeps an entry in
     /// the queue.
     Queue {
-        /// The longest time for which the store keeps the entry of a waiter that sends no heartbeat. It also limits a
-        /// grant from the queue that its owner has not confirmed by a heartbeat or a renewal. Most stores use
-        /// [`WAITER_LEASE`].
+        /// The longest time for which the store keeps the entry of a waiter that sends no heartbeat. A grant from the
+        /// queue also ends after this time if its owner has not confirmed it by a heartbeat or a renewal. Most stores
+        /// use [`WAITER_LEASE`].
         waiter_lease: Duration,
         /// Whether the store reports new waiters to a holder; see [`Watch`](Self::Watch).
         tells_holder: bool,
-        /// Whether a reported grant counts only after a [`Backend::heartbeat`] has confirmed it, because it must reach
-        /// replicas first. Otherwise the report is enough.
+        /// Whether a reported grant counts only after a [`Backend::heartbeat`] has confirmed it, because the grant must
+        /// reach replicas first. If `false`, the report is enough.
         confirms: bool,
     },
 }
@@ -50,13 +52,13 @@ impl Waiting {
         self.waiter_lease().is_some()
     }
 
-    /// Returns whether waiting claims must send heartbeats: [`Queue`](Self::Queue).
+    /// Returns whether waiting claims must send heartbeats, as with [`Queue`](Self::Queue).
     #[must_use]
     pub const fn by_heartbeats(self) -> bool {
         matches!(self, Self::Queue { .. })
     }
 
-    /// Returns whether [`Backend::changed`] completes: [`Watch`](Self::Watch).
+    /// Returns whether [`Backend::changed`] can complete, as with [`Watch`](Self::Watch).
     #[must_use]
     pub const fn watches(self) -> bool {
         matches!(self, Self::Watch { .. })
@@ -74,8 +76,8 @@ impl Waiting {
         matches!(self, Self::Queue { confirms: true, .. })
     }
 
-    /// Returns the longest time for which the store keeps the entry of a dead waiter; `None` without an order of
-    /// arrival.
+    /// Returns the longest time for which the store keeps the entry of a dead waiter. Returns `None` if the store has
+    /// no queue.
     #[must_use]
     pub const fn waiter_lease(self) -> Option<Duration> {
         match self {

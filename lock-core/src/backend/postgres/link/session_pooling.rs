@@ -5,7 +5,7 @@
 //! which never changes. A pooler that shares its connections serves both clients with the same process, or one client
 //! with several processes.
 //!
-//! Without the option, the store does not rely on this check. Its result is very probable, but not certain. A wrong
+//! Without the option, the store does not run this check, because the result is very probable, but not certain. A wrong
 //! result would leave settings and locks in the sessions of other clients.
 
 use std::time::Duration;
