@@ -16,7 +16,7 @@ use crate::owner::OwnerRecord;
 /// A lease that a backend granted.
 #[derive(Clone, Copy, Debug)]
 pub struct Grant {
-    /// When the winning request was sent. The lease counts from this time, however long the answer took.
+    /// When the winning request was sent. The lease counts from this time, even if the answer arrived much later.
     pub sent: Moment,
     /// The lease that the store promised, counted from `sent`, before drift is subtracted.
     pub lease: Duration,
@@ -51,7 +51,7 @@ impl Grant {
 /// The state of a key because of which a claim was not granted. Usually another owner has the key.
 #[derive(Clone, Debug, Default)]
 pub struct Held {
-    /// The rest of the holder's lease. This is a hint.
+    /// The remaining time of the holder's lease. The value is only a hint.
     pub remaining: Option<Duration>,
     /// The holder, if the store has its record.
     pub holder: Option<OwnerRecord>,
@@ -163,7 +163,7 @@ pub enum Released {
     Released,
     /// The key was free before the release, because the lease had expired.
     Expired,
-    /// Another owner has the key. Its grant was not changed.
+    /// Another owner has the key. The grant of that owner was not changed.
     Taken,
     /// Another guard in an outer scope of this task still holds the key.
     StillHeld,

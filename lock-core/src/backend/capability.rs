@@ -73,7 +73,8 @@ pub enum Fencing {
     /// Every token comes from the store.
     Counter,
     /// Every token from the store is at least the store's time, in microseconds, when the token was made. So a process
-    /// can number its hand-offs itself. Its numbers stay below the time until which the store has confirmed the grant.
+    /// can number its hand-offs itself. The numbers of the process stay below the time until which the store has
+    /// confirmed the grant.
     StoreTime,
 }
 
@@ -236,8 +237,8 @@ impl Capability {
         Some((ttl.saturating_sub(over).max(self.min_ttl), ttl.saturating_add(missing)))
     }
 
-    /// Returns the lease of a queue entry of `claim`, which is also the lease of a grant from the queue. It is the
-    /// waiter lease of the store, limited by the ttl.
+    /// Returns the lease of a queue entry of `claim`, which is also the lease of a grant from the queue. This is the
+    /// waiter lease of the store, or the ttl if the ttl is shorter.
     #[must_use]
     pub fn waiter_lease(&self, claim: &Claim) -> Duration {
         self.waiting.waiter_lease().map_or(claim.ttl, |lease| lease.min(claim.ttl))

@@ -94,22 +94,22 @@ pub struct Claim {
     pub more: MoreKeys,
     /// The way in which the claim excludes others.
     pub mode: Mode,
-    /// The number of permits that the claim acquires, all at once or none. It is 1, except if the store has
+    /// The number of permits that the claim acquires, all at once or none. The number is 1, unless the store has
     /// [`Capability::several_permits`] and the mode is [`Mode::Permit`].
     pub permits: u32,
     /// The order in which the claim waits.
     pub queue: Queue,
-    /// The owner. It is created before the first attempt, and never used for another grant.
+    /// The owner, which is created before the first attempt and never used for another grant.
     pub owner: Owner,
     /// The length of the lease, until a renewal extends it.
     pub ttl: Duration,
-    /// Whether the grant should include the fencing token. Otherwise [`Backend::fence`] makes the token on demand.
+    /// Whether the grant should include the fencing token. If not, [`Backend::fence`] makes the token on demand.
     pub fencing: bool,
     /// Describes the owner for people.
     pub record: OwnerRecord,
-    /// The number of hand-offs of the grant inside the process. It is 0 for the holder to which the store granted the
-    /// key. Each holder has its own fencing token, so [`Backend::fence`] and [`Backend::downgrade`] receive the number
-    /// of the calling holder. Other calls may receive the number of an earlier holder of the same claim.
+    /// The number of hand-offs of the grant inside the process. The number is 0 for the holder to which the store
+    /// granted the key. Each holder has its own fencing token, so [`Backend::fence`] and [`Backend::downgrade`] receive
+    /// the number of the calling holder. Other calls may receive the number of an earlier holder of the same claim.
     pub handoffs: u64,
     /// Whether the holder must be [notified](crate::backend::Listener::contended) of the first waiter, from the grant
     /// on. The holder's process may keep the grant for a moment after the release, and needs the notification so that
@@ -186,7 +186,7 @@ impl Claim {
     }
 
     /// Records that the last fencing token from the store is ahead of the store's clock, because the clock was set
-    /// back. Then no hand-off in this process may continue from this token.
+    /// back. The process must then not number its hand-offs from this token.
     pub fn mark_fence_ahead(&self) {
         self.marks.fence_ahead.store(true, Ordering::Relaxed);
     }

@@ -30,18 +30,18 @@ pub trait Listener: Send + Sync + fmt::Debug {
     /// [`Forced`](LossReason::Forced) if [`Backend::force_release`] removed the grant, and [`Taken`](LossReason::Taken)
     /// if its key was deleted or changed. Without this call, the owner notices the loss at its next renewal.
     fn lost(&self, _owner: Owner, _reason: LossReason) {}
-    /// The session that held the grants of `owners` has ended. Each grant is lost at once, as by [`lost`](Self::lost)
-    /// with [`SessionEnded`](LossReason::SessionEnded). One call reports all owners, because a process may hold ten
-    /// thousand grants.
+    /// The session that held the grants of `owners` has ended. Each of these grants is lost at once. The effect is the
+    /// same as a call of [`lost`](Self::lost) with [`SessionEnded`](LossReason::SessionEnded) for each owner. One call
+    /// reports all owners, because a process may hold ten thousand grants.
     fn session_ended(&self, owners: &[Owner]) {
         owners.iter().for_each(|owner| self.lost(*owner, LossReason::SessionEnded));
     }
     /// The store has evicted `count` keys for lack of memory since the last call of this method. Locks may be among
     /// these keys.
     fn keys_evicted(&self, _count: u64) {}
-    /// Reports whether the node `_node` of a quorum votes. If `_stays_out`, the node does not vote, because it may have
-    /// forgotten a lock or its clock was set. The store reports this when the listener is attached, and whenever it
-    /// checks the node.
+    /// Reports whether the node `_node` of a quorum votes. If `_stays_out` is true, the node does not vote, because it
+    /// may have forgotten a lock, or because its clock was set. The store reports this when the listener is attached,
+    /// and whenever it checks the node.
     fn quarantined(&self, _node: &str, _stays_out: bool) {}
     /// A server of the store has answered a ping. Each connection sends a ping about twice a second, and each runtime
     /// has its own connection.
@@ -111,7 +111,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         std::future::ready(Err(error))
     }
 
-    /// Renews a batch, and returns one answer for each part, in the same order.
+    /// Renews a batch of grants, and returns one answer for each grant, in the same order.
     ///
     /// # Behavior
     /// - Extends only a grant of the same owner. Never shortens a grant, and never creates one.
@@ -150,7 +150,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         keep_for: Option<Duration>,
     ) -> impl Future<Output = Result<Released>> + Send;
 
-    /// Returns the fencing token of a grant that came without one.
+    /// Returns the fencing token of a grant that came without a token.
     ///
     /// # Behavior
     /// - The token is larger than every earlier token of this key, even after the store lost its data.
@@ -186,9 +186,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Lists the held keys that begin with `prefix`, at most `limit` of them, with their holders.
     ///
     /// # Behavior
-    /// - Contains every key that is held during the whole call, unless there are more than `limit`.
-    /// - Shows no owner token, and no data from which a token could be guessed.
-    /// - With `foreign`, also shows the holders of other libraries, without a record.
+    /// - The list contains every key that is held during the whole call, unless more than `limit` keys are held.
+    /// - The list shows no owner token, and no data from which a token could be guessed.
+    /// - With `foreign`, the list also shows the holders of other libraries, without a record.
     /// - Does not block the store for long: a large store is read in parts.
     ///
     /// # Errors
@@ -245,7 +245,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// [`LockManager::doctor`](crate::LockManager::doctor).
     ///
     /// # Behavior
-    /// - Only reads, and ends within the time of a few calls.
+    /// - Only reads data, and ends within the time of a few calls.
     /// - If the user lacks the right to read something, a note names that right. The call does not fail.
     ///
     /// # Errors
@@ -260,7 +260,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Behavior
     /// - If this owner does not have the grant, the statement fails, and the transaction fails with it.
     /// - After the statement succeeds, no other owner gets a key of the claim until the transaction has ended, even if
-    ///   the lease ends before. Renewals continue, and no call of this store waits for the transaction.
+    ///   the lease ends earlier. Renewals continue, and no call of this store waits for the transaction.
     fn lease_check(&self, _claim: &Claim) -> Option<LeaseCheck> {
         None
     }
@@ -268,8 +268,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Attaches a manager, whose owners belong to `process` (see [`Owner::process`]). Each manager calls this once,
     /// before its first claim. A further call for the same process adds another listener, but no other session.
     ///
-    /// `background` is the runtime for work that must continue whatever the application does, such as the store's
-    /// session, its keep-alives and its reconnections.
+    /// `background` is the runtime for work that must continue even if the application blocks its own runtimes, such as
+    /// the store's session, its keep-alives and its reconnections.
     ///
     /// # Behavior
     /// - After the call, `listener` receives the reports about the owners of `process`. These reports are hints: they
@@ -303,7 +303,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Returns whether other claims wait for the key that `claim` holds. The library calls this only if the store does
     /// not [notify holders](super::Waiting::tells_holder). If a process has waiters of its own, the library calls this
-    /// after 10 ms of hand-offs, and hands the key off further until the answer arrives. If no other process waits, the
+    /// after 10 ms of hand-offs. Until the answer arrives, the hand-offs continue. If no other process waits, the
     /// process keeps the key.
     ///
     /// # Behavior

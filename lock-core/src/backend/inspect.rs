@@ -79,9 +79,9 @@ pub struct LockInfo {
     pub holders: Vec<HolderInfo>,
     /// The number of holders. For a semaphore, the number of permits of all holders.
     pub holding: usize,
-    /// The number of claims that wait for the key in the store's queue. If a process hands such a lock off between its
-    /// own waiters, it has only one claim in the queue. On Redis, dead waiters beyond the first 1,000 also count, until
-    /// a living neighbour removes them.
+    /// The number of claims that wait for the key in the store's queue. If a process hands the lock off between its own
+    /// waiters, it has only one claim in the queue. On Redis, dead waiters beyond the first 1,000 also count, until a
+    /// living neighbour removes them.
     pub waiting: usize,
     /// The first waiters, in their order; at most [`WAITERS_TOLD`].
     pub waiters: Vec<WaiterInfo>,
@@ -102,15 +102,16 @@ pub struct HolderInfo {
     /// after its first renewal. On ZooKeeper, this is true for every lock, except for a lock that had to wait and has a
     /// fencing token.
     ///
-    /// It is `None` for a client of another library, and if the store does not keep this time: `redlock://`, Postgres
-    /// with `mode=advisory`, and shared locks and semaphores on Redis. The [record](Self::record) then contains the
-    /// time when the holder requested the lock. The holder may have waited after that time.
+    /// The field is `None` for a client of another library, and if the store does not keep this time. Such stores are
+    /// `redlock://`, Postgres with `mode=advisory`, and Redis for shared locks and semaphores. The
+    /// [record](Self::record) then contains the time when the holder requested the lock. The holder may have waited
+    /// after that time.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "held_since_ms", serialize_with = "crate::serialize::millis_if_any")
     )]
     pub held_since: Option<Duration>,
-    /// The rest of the lease; `None` if the lock does not expire. A live holder renews its lease.
+    /// The remaining time of the lease, which a live holder renews. `None` if the lock does not expire.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "remaining_ms", serialize_with = "crate::serialize::millis_if_any")

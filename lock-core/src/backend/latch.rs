@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::owner::Owner;
 
-/// One step of a count-down latch. The latch is set once to a count, and that number of different owners count it down.
-/// Then it is open.
+/// One step of a count-down latch. The latch is set once to a count. When this number of different owners have counted
+/// down, the latch is open.
 ///
 /// The latch has a lease, as a lock has. Every step except [`Look`](Self::Look) extends the lease to at least `ttl`
 /// from now, and never shortens it. When the lease is over, the latch counts as never set.
@@ -22,7 +22,7 @@ pub enum LatchStep {
         /// The lease.
         ttl: Duration,
     },
-    /// Counts down by one. Each owner counts only once, however many steps it sends.
+    /// Counts down by one. Each owner counts only once, even if it sends the step several times.
     CountDown {
         /// The owner that counts.
         owner: Owner,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::key::Key;
 
-/// The keys of a claim after its first key, as a slice. A clone increments a reference count. If a claim has no further
-/// keys, as most claims, a clone costs nothing. A clone of an empty `Arc<[Key]>` would instead increment a count that
+/// The keys of a claim after its first key, as a slice. A clone increments a reference count. Most claims have no
+/// further keys, and then a clone costs nothing. A clone of an empty `Arc<[Key]>` would instead increment a count that
 /// all threads of the process share.
 ///
 /// # Examples

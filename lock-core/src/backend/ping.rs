@@ -16,8 +16,9 @@ pub struct Ping {
         serde(rename = "round_trip_us", serialize_with = "crate::serialize::micros")
     )]
     pub round_trip: Duration,
-    /// The number of servers that decide about locks: the voters of `redlock://`, the primaries of a Redis Cluster, and
-    /// otherwise 1. etcd and ZooKeeper count as one server, because the member that answers has contacted the others.
+    /// The number of servers that decide about locks. With `redlock://` these are the voters, with a Redis Cluster the
+    /// primaries. Otherwise the number is 1. etcd and ZooKeeper count as one server, because the member that answers
+    /// has contacted the others.
     pub servers: usize,
     /// The number of servers that serve locks, always more than half. A server of `redlock://` that answers but does
     /// not vote does not count.

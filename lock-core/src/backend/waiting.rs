@@ -13,7 +13,7 @@ pub const WAITER_LEASE: Duration = Duration::from_secs(2);
 #[non_exhaustive]
 pub enum Waiting {
     /// The claim sends another request at the intervals of its strategy. There is no order: a new claim may overtake a
-    /// waiting one, and the store does not support [`Queue::Fifo`].
+    /// waiting claim. The store does not support [`Queue::Fifo`].
     Poll,
     /// The claim sends another request when [`Backend::changed`] completes. The store serves the claims that
     /// [`Ask::Enqueue`] has queued in order of arrival. A queue entry lives while `changed` or a request of the claim

@@ -84,8 +84,8 @@ impl PostgresBuilder {
     ///
     /// The store needs one connection for each tokio runtime that acquires locks, one for renewals, and one that
     /// listens. The store keeps each connection until the connection is lost, and then calls `open` again. `open` runs
-    /// on the runtime that needs the connection. Its time limit is the `connect_timeout` of the settings (default
-    /// 10 s). After the store has connected, the default is 2 s, or up to 10 s after a slow dial.
+    /// on the runtime that needs the connection. The time limit of `open` is the `connect_timeout` of the settings
+    /// (default 10 s). After the first connection, the default is 2 s, or up to 10 s after a slow dial.
     ///
     /// `open` receives the settings of [`from_config`](Postgres::from_config), plus the options that the store needs
     /// for its session. If `open` does not apply these options, the store treats the connection like one behind a
@@ -94,7 +94,7 @@ impl PostgresBuilder {
     ///
     /// # Examples
     ///
-    /// With a changing password, and the application's own TLS connector `tls` (none in this example):
+    /// An application with a changing password and its own TLS connector `tls` (in this example `NoTls`):
     ///
     /// ```no_run
     /// use lock_core::backend::postgres::{OpenConnection, Postgres, tokio_postgres};
@@ -169,17 +169,17 @@ impl PostgresBuilder {
         self
     }
 
-    /// Sets the time after which the server frees the advisory locks of a silent process. Only for
-    /// [`connect_advisory`](Self::connect_advisory); [`connect`](Self::connect) fails if this is set. The value must be
-    /// 1 s to 1 h: connecting fails with any other value. Default: 10 s.
+    /// Sets the time after which the server frees the advisory locks of a silent process. This setting is only for
+    /// [`connect_advisory`](Self::connect_advisory). If it is set, [`connect`](Self::connect) fails. The value must be
+    /// from 1 s to 1 h. With any other value, connecting fails. Default: 10 s.
     pub fn session_timeout(mut self, timeout: Duration) -> Self {
         self.session_timeout = Some(timeout);
         self
     }
 
     /// Declares that the server is behind a pooler in session mode, which keeps a server connection for each client.
-    /// Then notifications arrive, and [`connect_advisory`](Self::connect_advisory) works. The store verifies this when
-    /// it connects. See [the module](super#behind-a-pooler). Default: `false`.
+    /// With such a pooler, notifications arrive, and [`connect_advisory`](Self::connect_advisory) works. The store
+    /// verifies this when it connects. See [the module](super#behind-a-pooler). Default: `false`.
     pub fn session_pooling(mut self, session: bool) -> Self {
         self.session_pooling = session;
         self

@@ -57,8 +57,8 @@ const ROW_LOCKED: &str = "55P03";
 /// The error for a statement that was prepared in another session.
 const UNPREPARED: &str = "26000";
 
-/// The error of a server whose queue of notifications is full. Also the error of a server that protects itself from the
-/// wraparound of its transaction numbers.
+/// The error of a server whose queue of notifications is full. A server that protects itself from the wraparound of its
+/// transaction numbers returns the same error.
 const LIMIT: &str = "54000";
 
 const TEMPORARY: bool = true;
@@ -83,7 +83,7 @@ const NOT_PERMITTED: &str = "the user lacks a permission: let the owner of the t
 
 const LOCKED: &str = "another transaction keeps a row of the lock tables locked";
 
-/// The first rule whose code is a prefix of the server's code applies.
+/// The rules for SQLSTATEs. If several codes are a prefix of the SQLSTATE, the first rule applies.
 const RULES: &[Rule] = &[
     rule(
         UNPREPARED,
@@ -165,7 +165,7 @@ impl Failure {
         Self::new(LockErrorKind::Unavailable, text).permanent().with_reaction(Reaction::Reconnect)
     }
 
-    /// Returns the failure for a grant whose row is locked.
+    /// Returns the failure of a call for a key whose row is locked.
     pub(crate) fn locked() -> Self {
         Self::new(LockErrorKind::Unavailable, LOCKED).temporary()
     }

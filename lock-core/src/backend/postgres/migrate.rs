@@ -21,9 +21,9 @@ const LOCK_TIMEOUT: &str = "1s";
 /// Creates the schema, the tables and the functions that this version needs, in the database of `url`.
 ///
 /// The migration is one transaction, and repeating it changes nothing. The migration deletes nothing, does not delay a
-/// running service, and does not change the tables of a later version. The user of the URL must be allowed to create a
-/// schema in the database, or must own the schema in the option `schema` (default `lock_core`). The service may use
-/// another user; see the [module](super) for the permissions that the service needs.
+/// running service, and does not change the tables of a later version. The user of the URL needs the right to create a
+/// schema in the database, or must own the schema that the option `schema` names (default `lock_core`). The service may
+/// use another user; see the [module](super) for the permissions that the service needs.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ pub async fn migrate(url: &str) -> Result<()> {
     run(&shared).await.map_err(|failure| failure.to_error(shared.address()))
 }
 
-/// Runs the migration if the tables are missing or too old. The migration does not run otherwise, because replacing the
+/// Runs the migration if the tables are missing or too old. If they are up to date, does nothing, because replacing the
 /// functions of a running service would delay its calls.
 pub(super) async fn run_if_needed(shared: &Shared) -> std::result::Result<(), Failure> {
     let session = connect(shared).await?;
@@ -96,7 +96,7 @@ async fn run(shared: &Shared) -> std::result::Result<(), Failure> {
 ///
 /// # Errors
 ///
-/// [`InvalidRequest`](LockErrorKind::InvalidRequest): `schema` is not such a name.
+/// [`InvalidRequest`](LockErrorKind::InvalidRequest): `schema` is not a valid name.
 ///
 /// # Examples
 ///

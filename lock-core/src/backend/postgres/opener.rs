@@ -38,7 +38,8 @@ pub(crate) type AnyClient = Box<dyn Deref<Target = Client> + Send + Sync>;
 /// [`PostgresBuilder::open_with`](super::PostgresBuilder::open_with).
 pub struct OpenConnection {
     pub(crate) client: AnyClient,
-    /// `None` if a pool drives the connection. Then the store does not receive its notifications.
+    /// The messages of the connection. `None` if a pool drives the connection, so that the store receives no
+    /// notifications.
     pub(crate) messages: Option<NextMessage>,
 }
 
@@ -68,7 +69,7 @@ impl OpenConnection {
     }
 
     /// Wraps a client that a pool lends. The function `client` returns the inner client. The store keeps the lent
-    /// client while the connection lasts, and then drops it, which returns it to the pool.
+    /// client while the connection lasts. The store then drops the client, which returns it to the pool.
     ///
     /// The pool drives the connection, so the store receives no notifications over it.
     ///

@@ -28,7 +28,7 @@ pub(super) struct Answer {
     queued: bool,
     mode: Option<String>,
     number: Option<i32>,
-    /// The moment before the request was sent.
+    /// The time at which the request was sent.
     pub(super) sent: Moment,
 }
 

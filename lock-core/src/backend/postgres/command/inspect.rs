@@ -15,7 +15,7 @@ use crate::key::Key;
 impl Server {
     /// Lists the locks whose keys begin with `prefix`.
     pub(crate) async fn list(&self, prefix: &str, limit: usize) -> Result<Listed, Failure> {
-        // One row more than requested shows whether there are more locks.
+        // The request is for one lock more than `limit`, to find out whether there are more locks.
         let most = i32::try_from(limit).unwrap_or(i32::MAX).saturating_add(1);
         Ok(Listed::new(self.locks(prefix, false, most).await?, limit))
     }

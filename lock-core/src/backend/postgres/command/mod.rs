@@ -5,7 +5,7 @@
 //! | `server` | [`Server`]: the connections, and the deadlines of calls |
 //! | `acquire` | acquiring, queueing, and the heartbeat of a waiter |
 //! | `together` | sends requests for the same key in one call |
-//! | `unsent`, `unsent_place` | the requests that wait for that call, and the place of one request |
+//! | `unsent`, `unsent_place` | the requests that wait for the next call, and the place of one request |
 //! | `stuck` | limits the calls for a key whose row another session keeps locked |
 //! | `renew`, `release`, `fence`, `latch`, `inspect` | the other calls |
 //! | `parameter`, `answer` | the parameters of the requests, and the answers of the server |

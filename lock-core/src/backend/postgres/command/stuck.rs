@@ -1,8 +1,9 @@
 //! Limits the calls for a key whose row is locked by another session.
 //!
 //! A call for such a key waits on the server for half a second. All later calls of its runtime also wait, because they
-//! share the connection. So only a few calls for one key run at the same time. After one of them has timed out, further
-//! calls fail here for a while without being sent. One call at a time then checks whether the row is free again.
+//! share the connection. So only a few calls for one key may run at the same time. After one of these calls has timed
+//! out, further calls for the key fail here for a while, without being sent. After this pause, a single call checks
+//! whether the row is free again.
 //!
 //! The limit does not slow down many waiters: all waiting requests for a key are sent in one call; see
 //! [`together`](super::together).
@@ -38,7 +39,7 @@ pub(super) struct StuckKeys {
     keys: Mutex<HashMap<Name, Calls>>,
 }
 
-/// The runtime whose connection the calls use, and the key.
+/// The name of an entry: the runtime whose connection the calls use, and the key.
 pub(super) type Name = (Id, String);
 
 /// The calls for one key.

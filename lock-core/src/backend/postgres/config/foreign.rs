@@ -3,8 +3,8 @@
 use super::form::FORM;
 use crate::error::Result;
 
-/// Options that are ignored, whatever their value is. The options are about pooling and preparing in other clients,
-/// settings that the store chooses itself, or other uses of Postgres.
+/// Options that are ignored with any value. They are about pooling and preparing in other clients, about settings that
+/// the store chooses itself, or about other uses of Postgres.
 const IGNORED: &[&str] = &[
     "client_encoding",
     "connection_limit",

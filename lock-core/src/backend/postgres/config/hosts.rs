@@ -1,4 +1,4 @@
-//! The hosts of the servers in a URL: in the part before its `/`, and in its options `host` and `port`.
+//! Reads the hosts of the servers from a URL: from the part before its `/`, and from its options `host` and `port`.
 
 use std::path::PathBuf;
 

@@ -18,7 +18,7 @@ impl Config {
         let (mut config, mut named_hosts) =
             (Self::new(Address(Vec::new()), user, password), Hosts::read(hosts)?);
         config.database = Some(FORM.decode(database)?).filter(|name| !name.is_empty());
-        // `sslmode` is set first, whatever its position in the URL is, because the TLS files need it.
+        // `sslmode` is set first, even if it is the last option, because the TLS files need it.
         let (mode, others): (Vec<_>, Vec<_>) = options.into_iter().partition(|(name, _)| *name == "sslmode");
         for (name, value) in mode.into_iter().chain(others) {
             match name {

@@ -15,7 +15,7 @@ pub(crate) enum Listen {
     Here,
     /// At another address, which bypasses the pooler.
     At(Address),
-    /// At a server with its own settings.
+    /// At a server that has separate settings.
     With(Box<Config>),
     /// Nowhere: waiters rely on their heartbeats.
     Off,
@@ -176,7 +176,8 @@ impl Config {
         texts.map(|(name, value)| (name, value.to_owned())).into_iter().chain(timers)
     }
 
-    /// Returns the timers of a session. Only an advisory lock ends with its session.
+    /// Returns the timers of a session. They depend on the session timeout only for advisory locks, which end with
+    /// their session.
     pub(crate) fn timers(&self) -> Timers {
         Timers::new(self.advisory.then(|| self.session_timeout()))
     }

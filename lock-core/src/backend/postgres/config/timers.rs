@@ -37,7 +37,7 @@ impl Timers {
         Duration::from_secs(counted.as_secs() + u64::from(counted.subsec_nanos() > 0)) + BEFORE_PROBES
     }
 
-    /// Returns the time after which the server drops a client that acknowledges nothing.
+    /// Returns the time after which the server disconnects a client that acknowledges no data.
     fn user_timeout(self) -> Duration {
         self.keepalives_idle() + PROBE_EVERY * (PROBES + 1) - Duration::from_secs(2)
     }

@@ -63,7 +63,7 @@ impl Abandoned {
             }
         }
         let goes_on = |process: &ServerProcess| hanging.iter().any(|(of, ..)| of == process);
-        // If a process was recorded meanwhile, the next connection looks it up.
+        // Keeps processes that were recorded during the request, so that the next connection looks them up.
         self.0.lock().retain(|process| goes_on(process) || !asked.contains(process));
         verdict(&hanging)
     }

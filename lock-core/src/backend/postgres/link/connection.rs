@@ -91,8 +91,8 @@ impl Connection {
         self.process.get()
     }
 
-    /// Prepares statements. Only for a session that has the settings of the library and is not shared. Preparing saves
-    /// a quarter of the server's time for a usual call, which it would spend on the text of the statement.
+    /// Prepares statements. The session must have the settings of the library, and must not be shared. Without prepared
+    /// statements, the server would spend a quarter of its time for a usual call on the text of the statement.
     ///
     /// `own` becomes `false` for all sessions when one of them proves to be shared.
     pub(super) async fn prepare(&self, texts: &[&str], own: Arc<AtomicBool>) -> Result<(), Failure> {

@@ -55,11 +55,11 @@ struct Attached {
 struct ListenConnector {
     shared: Shared,
     /// The [version](crate::backend::remote::Listeners::version) of the listeners to whose channels the connection
-    /// listens; 0 if it listens to no channel.
+    /// listens. The version is 0 if the connection listens to no channel.
     covered: watch::Sender<u64>,
     /// Whether the last dial failed. If so, no call waits for the next dial.
     failed: AtomicBool,
-    /// Whether an earlier connection has listened, on this runtime or on another one.
+    /// Whether an earlier connection has listened, on this or another runtime.
     lost_before: AtomicBool,
     /// Wakes the connection when a listener is added.
     more: Notify,

@@ -18,8 +18,8 @@ pub(crate) struct Session {
     pub(super) driver: Driver,
 }
 
-/// The driver's task; `None` if a pool of the application drives the connection. Dropping this value aborts the task,
-/// so that an abandoned dial closes its socket.
+/// The task that drives a connection. `None` if a pool of the application drives the connection. Dropping this value
+/// aborts the task, so that an abandoned dial closes its socket.
 #[derive(Debug)]
 pub(super) struct Driver(Option<JoinHandle<()>>);
 

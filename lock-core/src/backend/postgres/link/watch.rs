@@ -21,8 +21,8 @@ use crate::backoff::Pauses;
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
 
-/// How often an empty request is sent. Two missed answers in a row end the connection. Each answer may take as long as
-/// any call, because a server that waits for its disk is not lost.
+/// How often an empty request is sent. Two missed answers in a row end the connection. An answer may take as long as
+/// any call may, because a server that waits for its disk is not lost.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(500);
 const MISSED: u32 = 2;
 /// The number of missed answers that end the connection if the server still answers earlier calls. For example, several

@@ -44,7 +44,7 @@ SELECT 'standby', r.application_name, r.sync_state, r.state, NULL, NULL
 FROM pg_catalog.pg_stat_replication r
 WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')
 UNION ALL
--- A table: whether it is logged (`p`) or not (`u`), its options, its numbers of dead and live rows.
+-- A table: whether the table is logged (`p`) or unlogged (`u`), its options, its numbers of dead and live rows.
 SELECT 'table', t.relname, t.relpersistence::pg_catalog.text, pg_catalog.array_to_string(t.reloptions, ' '),
     pg_catalog.pg_stat_get_dead_tuples(t.oid), pg_catalog.pg_stat_get_live_tuples(t.oid)
 FROM tables t

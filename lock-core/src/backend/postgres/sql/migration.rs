@@ -1,4 +1,5 @@
-//! The text of the migration: the files of this folder, with the schema and the constants of the library inserted.
+//! Builds the text of the migration from the files of this folder. Inserts the name of the schema and the constants of
+//! the library.
 
 use crate::backend::WAITER_LEASE;
 use crate::backend::postgres::config::{LOCK_TIMEOUT, SEARCH_PATH};

@@ -130,7 +130,7 @@ BEGIN
     END IF;
     UPDATE lock_core.holders h
         SET mode = 's',
-            -- A repeated request, whose first answer was lost, never shortens the lease.
+            -- If the request is repeated because its first answer was lost, the lease is not shortened.
             expires_at = greatest(CASE WHEN h.mode = 's' THEN h.expires_at END, t + p_ttl * interval '1 microsecond')
         WHERE h.key = p_key AND h.slot = '' AND h.owner = p_owner AND h.expires_at > t AND NOT h.kept AND h.mode IN ('x', 's');
     a.verdict := CASE WHEN FOUND THEN 1 ELSE 0 END;

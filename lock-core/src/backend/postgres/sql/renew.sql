@@ -1,8 +1,8 @@
 -- Extends the leases of the grants that their owners still have, and never shortens a lease. Returns one row for each
 -- such grant: `number` is its position in the parameters, and `waiting` is the number of claims that wait for its key.
 -- If another transaction has locked the row of a grant, that grant is not renewed, and its `waiting` is null. The
--- function waits for no lock, so it cannot be part of a deadlock. It does not lock the row of the key, because the
--- decisions of other calls depend only on whether the grant is alive.
+-- function waits for no lock, so it cannot be part of a deadlock. The function does not lock the row of the key,
+-- because the decisions of other calls depend only on whether the grant is alive.
 --
 -- p_owns  for each grant, the last token that its process assigned; 0: none
 CREATE OR REPLACE FUNCTION lock_core.renew(p_keys text[], p_owners text[], p_ttls bigint[], p_owns bigint[])

@@ -34,8 +34,8 @@ BEGIN
     END IF;
 END $$;
 
--- Locks the row of a key until the end of the transaction, and returns the row. If the row is missing, and `p_make` is
--- true or the key has holders or waiters, creates the row. If the row is missing otherwise, returns null.
+-- Locks the row of a key until the end of the transaction, and returns the row. Creates a missing row if `p_make` is
+-- true, or if the key has holders or waiters. Otherwise returns null for a missing row.
 CREATE OR REPLACE FUNCTION lock_core.lock_row(p_key text, p_make boolean) RETURNS lock_core.keys
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -170,8 +170,8 @@ BEGIN
 END $$;
 
 -- Serves the queue: grants the key to the first waiters, as long as they fit with the holders, and deletes dead waiters
--- on the way. The caller has already deleted the expired holders. Returns `won`: whether `p_me` was granted the key,
--- `served`: whether any waiter was, and `blocked`: whether a live waiter remains, which precedes any new claim. `p_me`
+-- on the way. The caller has already deleted the expired holders. `won` is true if `p_me` was granted the key, and
+-- `served` if any waiter was. `blocked` is true if a live waiter remains: this waiter precedes any new claim. `p_me`
 -- gets a lease of `p_ttl`, and no message, because the caller's answer reports the grant.
 CREATE OR REPLACE FUNCTION lock_core.serve(
     p_key text, t timestamptz, p_me text, p_ttl bigint, OUT won boolean, OUT served boolean, OUT blocked boolean
@@ -237,7 +237,7 @@ BEGIN
     a.verdict := 0;
     a.now_us := lock_core.micros(t);
     -- A claim for a permit can be granted when the first permit expires. An exclusive claim must wait until the last
-    -- reader's lease ends, and so must a reader behind an exclusive claim.
+    -- reader's lease ends. A reader behind an exclusive claim must wait as long.
     SELECT h.* INTO v_holder FROM lock_core.holders h WHERE h.key = p_key
         ORDER BY CASE WHEN length(h.mode) > 1 THEN h.expires_at END, h.expires_at DESC LIMIT 1;
     IF FOUND THEN

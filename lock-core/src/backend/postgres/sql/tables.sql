@@ -31,7 +31,8 @@ CREATE TABLE IF NOT EXISTS lock_core.keys (
 
 CREATE TABLE IF NOT EXISTS lock_core.holders (
     key        text COLLATE "C" NOT NULL,
-    -- 48 hexadecimal digits: 32 for the process, 16 for a counter. Only the process and the server may see the token.
+    -- 48 hexadecimal digits: 32 for the process, 16 for a counter. The owner token is secret: only the process and the
+    -- server may see it.
     owner      text COLLATE "C" NOT NULL,
     -- `x` is exclusive, `s` is shared, `p<of>` is one of `<of>` permits.
     mode       text NOT NULL,
@@ -62,7 +63,8 @@ CREATE TABLE IF NOT EXISTS lock_core.waiters (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 DO $$
 BEGIN
-    -- `CREATE INDEX IF NOT EXISTS` locks the table even if the index exists, and a running service would wait.
+    -- `CREATE INDEX IF NOT EXISTS` locks the table even if the index exists. A running service would wait for that
+    -- lock.
     IF to_regclass('lock_core.waiters_in_order') IS NULL THEN
         CREATE INDEX waiters_in_order ON lock_core.waiters (key, ticket);
     END IF;
@@ -85,7 +87,7 @@ CREATE TABLE IF NOT EXISTS lock_core.latch_waiters (
 CREATE TABLE IF NOT EXISTS lock_core.floor (
     one      boolean PRIMARY KEY DEFAULT true CHECK (one),
     fence    bigint NOT NULL DEFAULT 0,
-    -- The time of the last sweep (plus 10 s if it reached the end), and the last key that it checked.
+    -- The time of the last sweep (plus 10 s if that sweep reached the end), and the last key that the sweep checked.
     swept_at timestamptz NOT NULL DEFAULT '-infinity',
     swept_to text COLLATE "C" NOT NULL DEFAULT ''
 );

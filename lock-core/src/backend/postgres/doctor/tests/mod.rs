@@ -36,7 +36,7 @@ impl Facts {
     }
 }
 
-/// Returns a correctly configured server. Its user has the necessary rights and no others.
+/// Returns a correctly configured server. The user of this server has only the necessary rights.
 fn healthy(advisory: bool) -> Facts {
     let mut facts =
         Facts { version: Some(VERSION), schema: "lock_core".to_owned(), advisory, ..Facts::default() };
