@@ -16,7 +16,8 @@ use crate::owner::OwnerRecord;
 /// A lease that a backend granted.
 #[derive(Clone, Copy, Debug)]
 pub struct Grant {
-    /// When the winning request was sent. The lease counts from this time, even if the answer arrived much later.
+    /// The time at which the winning request was sent. The lease counts from this time, even if the answer arrived much
+    /// later.
     pub sent: Moment,
     /// The lease that the store promised, counted from `sent`, before drift is subtracted.
     pub lease: Duration,

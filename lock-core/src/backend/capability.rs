@@ -158,7 +158,7 @@ impl Capability {
         }
     }
 
-    /// Refuses a capability that contradicts itself. The builder of a manager calls this.
+    /// Returns an error if the capability contradicts itself. The builder of a manager calls this.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest). The text names the contradiction.
@@ -197,7 +197,7 @@ impl Capability {
         })
     }
 
-    /// Refuses a ttl that the store does not support.
+    /// Returns an error if the store does not support `ttl`.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the ttl is outside the store's bounds. The text names these
@@ -244,8 +244,8 @@ impl Capability {
         self.waiting.waiter_lease().map_or(claim.ttl, |lease| lease.min(claim.ttl))
     }
 
-    /// Refuses a claim whose mode, queue, number of permits or number of keys the store does not support. A backend
-    /// that does not support all of them calls this method before it sends a request.
+    /// Returns an error if the store does not support the mode, the queue, the number of permits or the number of keys
+    /// of `claim`. A backend that does not support all of them calls this method before it sends a request.
     ///
     /// # Errors
     /// [`Unsupported`](LockErrorKind::Unsupported). The text names the missing feature.

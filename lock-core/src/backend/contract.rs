@@ -105,7 +105,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Keeps a waiting claim in the queue, and grants it if its turn has come.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire). `Unsupported` without [`Waiting::Queue`](super::Waiting::Queue).
+    /// The errors of [`acquire`](Self::acquire), and `Unsupported` without [`Waiting::Queue`](super::Waiting::Queue).
     fn heartbeat(&self, claim: &Claim) -> impl Future<Output = Result<Heartbeat>> + Send {
         let error = unsupported("entries in the queue of this store need no heartbeat").with_key(&claim.key);
         std::future::ready(Err(error))
@@ -161,8 +161,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - A claim of several keys gets one token that is larger than the last token of each key.
     ///
     /// # Errors
-    /// [`Lost`](crate::LockErrorKind::Lost) if the owner does not have the grant. Otherwise as
-    /// [`acquire`](Self::acquire). `Unsupported` without [`Capability::fencing`].
+    /// [`Lost`](crate::LockErrorKind::Lost) if the owner does not have the grant, and `Unsupported` without
+    /// [`Capability::fencing`]. Also the errors of [`acquire`](Self::acquire).
     fn fence(&self, claim: &Claim) -> impl Future<Output = Result<FencingToken>> + Send {
         std::future::ready(Err(unsupported("this store gives no fencing tokens").with_key(&claim.key)))
     }
@@ -178,7 +178,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Performs one step of a count-down latch.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire); `Unsupported` without [`Capability::latches`].
+    /// The errors of [`acquire`](Self::acquire), and `Unsupported` without [`Capability::latches`].
     fn latch(&self, key: &Key, _step: &LatchStep) -> impl Future<Output = Result<LatchState>> + Send {
         std::future::ready(Err(unsupported("this store has no count-down latches").with_key(key)))
     }
@@ -192,7 +192,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - Does not block the store for long: a large store is read in parts.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire); `Unsupported` without [`Capability::lists`].
+    /// The errors of [`acquire`](Self::acquire), and `Unsupported` without [`Capability::lists`].
     fn list(
         &self,
         _prefix: &str,
@@ -209,8 +209,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - Shows the same holders of this key as [`list`](Self::list) with `foreign`: every holder that excludes others.
     ///
     /// # Errors
-    /// As [`list`](Self::list). If the key contains data because of which the store refuses every claim, the error of
-    /// [`acquire`](Self::acquire).
+    /// The errors of [`list`](Self::list). If the store refuses every claim because of the data at the key, also the
+    /// error of [`acquire`](Self::acquire).
     fn inspect(&self, key: &Key) -> impl Future<Output = Result<Option<LockInfo>>> + Send {
         std::future::ready(Err(unsupported("this store cannot say who holds its locks").with_key(key)))
     }
@@ -234,7 +234,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - Fails if an [`acquire`](Self::acquire) of a free key would fail. The error names the server.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire); `Unsupported` if the backend has no such call.
+    /// The errors of [`acquire`](Self::acquire), and `Unsupported` if the backend has no such call.
     fn ping(&self) -> impl Future<Output = Result<Ping>> + Send {
         std::future::ready(Err(unsupported(
             "this store has no ping: write `Backend::ping`, or inspect a key instead",
@@ -249,7 +249,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - If the user lacks the right to read something, a note names that right. The call does not fail.
     ///
     /// # Errors
-    /// As [`ping`](Self::ping); `Unsupported` if the backend has no such call.
+    /// The errors of [`ping`](Self::ping), and `Unsupported` if the backend has no such call.
     fn doctor(&self) -> impl Future<Output = Result<Vec<Finding>>> + Send {
         std::future::ready(Err(unsupported("this store has no doctor: write `Backend::doctor`")))
     }
@@ -313,7 +313,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - If the store cannot find out whether others wait, the answer is `true`, without I/O.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire). The library then assumes that others wait.
+    /// The errors of [`acquire`](Self::acquire). After an error, the library assumes that others wait.
     ///
     /// # Cancel safety
     /// Changes nothing. The library drops the future if there is no answer within 100 ms.

@@ -11,8 +11,8 @@ pub struct NodeAnswer<'a> {
     /// The time from the ping to the answer.
     pub round_trip: Duration,
     /// The number of seconds by which the server's clock is ahead of this machine's wall clock; negative if the
-    /// server's clock is behind. The error is at most half the round trip. `None` if the ping did not request the
-    /// server's time.
+    /// server's clock is behind. The number is wrong by at most half the round trip. `None` if the ping did not request
+    /// the server's time.
     pub clock_ahead: Option<f64>,
 }
 

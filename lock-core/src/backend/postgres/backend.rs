@@ -27,7 +27,7 @@ use crate::runtime::current_runtime;
 ///
 /// The [module](super) describes the guarantees, the stored data and the limits. A process needs only one value of this
 /// type. The value keeps one connection for each tokio runtime that uses it, and one connection that listens for all
-/// managers. Dropping it closes the connections. The locks stay held until they are released or expire.
+/// managers. Dropping the value closes the connections. The locks stay held until they are released or expire.
 pub struct Postgres {
     server: Server,
     listeners: Arc<Listeners>,

@@ -149,15 +149,15 @@ impl PostgresBuilder {
         self
     }
 
-    /// Limits one call, including reconnecting. A shorter lease limits it further. Default: 1 s.
+    /// Limits one call, including reconnecting. A shorter lease shortens this limit. Default: 1 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
     /// Sets separate settings for the connection that listens for notifications, to bypass a pooler or a pool. The
-    /// store opens this connection itself, as with [`from_config`](Postgres::from_config). Default: the settings of the
-    /// calls.
+    /// store opens this connection itself, as with [`from_config`](Postgres::from_config). By default, this connection
+    /// uses the settings of the other connections.
     pub fn listen_with(mut self, config: tokio_postgres::Config) -> Self {
         self.listen = Notifications::With(Box::new(config));
         self

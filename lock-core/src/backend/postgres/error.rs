@@ -37,7 +37,7 @@ struct Rule {
     kind: LockErrorKind,
     /// Whether another attempt may succeed.
     temporary: bool,
-    /// Whether the statement may still have been executed.
+    /// Whether the statement may have been executed despite the error.
     doubt: bool,
     advice: &'static str,
 }

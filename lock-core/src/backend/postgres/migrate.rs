@@ -28,8 +28,8 @@ const LOCK_TIMEOUT: &str = "1s";
 /// # Errors
 ///
 /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong. [`Unavailable`](LockErrorKind::Unavailable):
-/// the server does not answer, refuses the password or lacks a permission. [`Unsupported`](LockErrorKind::Unsupported):
-/// the server is too old, or the database is not in UTF8.
+/// the server does not answer or refuses the password, or the user lacks a permission.
+/// [`Unsupported`](LockErrorKind::Unsupported): the server is too old, or the database is not in UTF8.
 ///
 /// # Panics
 ///

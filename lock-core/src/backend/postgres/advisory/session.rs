@@ -56,7 +56,7 @@ pub(super) struct Session {
     background: Handle,
 }
 
-/// Returns the time of the clock for all leases in a remote store.
+/// Returns the present time of the clock that measures the leases of all remote stores.
 pub(super) fn now() -> Moment {
     Clock::Suspend.now()
 }

@@ -136,8 +136,8 @@ impl Entry {
         if admitted { Ok(turn) } else { Err(Failure::locked()) }
     }
 
-    /// Runs `change` under the lock of all keys. `change` must not call or drop values of the application, such as a
-    /// waker.
+    /// Runs `change` while the map of all keys is locked. `change` must not call or drop values of the application,
+    /// such as a waker.
     pub(super) fn with<T: Default>(&self, change: impl FnOnce(&mut Calls) -> T) -> T {
         self.of.keys.lock().get_mut(&self.name).map(change).unwrap_or_default()
     }

@@ -62,8 +62,8 @@ impl Server {
         Ok((turn, self.connections.get().await?))
     }
 
-    /// Sends requests for the keys of a claim, and delivers the answers to their callers. After the first poll, this
-    /// continues even if it is dropped.
+    /// Sends requests for the keys of a claim, and delivers the answers to their callers. After the first poll, the
+    /// call continues even if the future is dropped.
     async fn send(&self, live: &Arc<Connection>, claim: &Claim, batch: Vec<QueuedRequest>, turn: Turn) {
         let statements = &self.shared().statements;
         let kind = batch.first().map_or(RequestKind::Attempt, |one| one.kind);

@@ -84,7 +84,8 @@ fn host_at(host: String, port: u16) -> Host {
 
 fn named(text: &str) -> Result<Named> {
     match text.strip_prefix(':') {
-        // `:5433`, with the host in an option. More than one `:` means an IPv6 address without brackets.
+        // The text is only a port, such as `:5433`, because an option contains the host. A text with a second `:` is an
+        // IPv6 address without brackets.
         Some(port) if !port.contains(':') => Ok((None, Some(number(port)?))),
         _ => {
             let (host, port) = FORM.host_and_port(text, 0)?;

@@ -56,7 +56,7 @@ pub(crate) struct Config {
     /// Whether connecting creates the tables.
     pub(crate) migrate: bool,
     pub(crate) listen: Listen,
-    /// Whether a pooler before the server keeps a server connection for each client.
+    /// Whether a pooler in front of the server keeps a server connection for each client.
     pub(crate) session_pooling: bool,
     /// Whether the store uses advisory locks instead of the tables.
     pub(crate) advisory: bool,

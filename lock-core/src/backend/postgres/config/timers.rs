@@ -32,7 +32,7 @@ impl Timers {
 
     /// Returns the silence after which the server begins to probe the client.
     fn keepalives_idle(self) -> Duration {
-        // Rounded up to whole seconds, the unit of the server.
+        // The time is rounded up to whole seconds, because the server's setting is in seconds.
         let counted = self.counted.unwrap_or_default();
         Duration::from_secs(counted.as_secs() + u64::from(counted.subsec_nanos() > 0)) + BEFORE_PROBES
     }

@@ -46,8 +46,8 @@ pub(crate) struct Facts {
     pub(super) rows: Vec<Fact>,
     /// The number of the migration that created the tables.
     pub(super) version: Option<i32>,
-    /// The number of seconds by which the server's clock is at least ahead of this machine's clock. The number is
-    /// negative if the server's clock is behind.
+    /// The number of seconds by which the server's clock is ahead of this machine's clock, without the uncertainty of
+    /// the round trip. The number is negative if the server's clock is behind.
     pub(super) ahead: f64,
     /// The schema of the tables, quoted for statements if necessary.
     pub(super) schema: String,
@@ -97,7 +97,8 @@ fn fact(row: &Row) -> Result<Fact, tokio_postgres::Error> {
     })
 }
 
-/// Returns how far ahead a clock is. The clock was read between two moments; if its time is between them, returns 0.
+/// Returns by how many seconds another clock is ahead. That clock showed `at` at a moment between `sent` and
+/// `answered`. If `at` is between these two times, returns 0.
 pub(super) fn ahead(at: f64, sent: Duration, answered: Duration) -> f64 {
     let (sent, answered) = (sent.as_secs_f64(), answered.as_secs_f64());
     at - at.clamp(sent, answered.max(sent))

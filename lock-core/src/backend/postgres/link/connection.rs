@@ -36,7 +36,7 @@ pub(crate) struct Connection {
     answered: AtomicU64,
     /// Whether the server has committed a transaction over this connection.
     has_committed: AtomicBool,
-    /// Set if the session has the settings of the library.
+    /// The prepared statements. They are set if the session has the settings of the library.
     prepared: OnceLock<Prepared>,
     /// The server process, if it serves only this connection.
     process: OnceLock<ServerProcess>,

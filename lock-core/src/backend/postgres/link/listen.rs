@@ -31,8 +31,8 @@ use crate::sync::{Mutex, Notify};
 /// on its heartbeats.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// The listening connection, on the background runtime of one manager. When that runtime ends, the next manager takes
-/// over.
+/// The listening connection, on the background runtime of one manager. When that runtime ends, the connection moves to
+/// the runtime of the next manager.
 #[derive(Debug)]
 pub(crate) struct Listening {
     connections: Arc<PerRuntime<ListenConnector>>,

@@ -1,10 +1,10 @@
--- Makes one attempt at a claim for one key. If the holder repeats its request, the answer is granted again, and the
+-- Makes one attempt at a claim for one key. If the holder repeats its request, the answer is "granted" again, and the
 -- lease is never shortened.
 --
--- p_ttl     the lease in us
--- p_fenced  whether the claim needs a fencing token with the grant
--- p_room    the claim is queued only while fewer claims than this wait; null: it is not queued
--- p_barges  the claim is not queued while a holder of its own process can hand the key off to it
+-- p_ttl     the lease in us.
+-- p_fenced  whether the claim needs a fencing token with the grant.
+-- p_room    the claim is queued only if fewer claims than this wait. If null, the claim is not queued.
+-- p_barges  if true, the claim is not queued while a holder of the same process can hand the key off to it.
 CREATE OR REPLACE FUNCTION lock_core.acquire(
     p_key text, p_owner text, p_record text, p_mode text, p_ttl bigint, p_fenced boolean, p_room integer, p_barges boolean
 ) RETURNS lock_core.answer LANGUAGE plpgsql
@@ -74,7 +74,8 @@ BEGIN
             RETURN a;
         END IF;
         IF NOT v_won AND NOT v_blocked AND lock_core.fits(p_mode, v_mode, v_count) THEN
-            -- No waiter remains, so the queue is empty, and this owner has no entry.
+            -- Here no waiter is left, because `serve` would have reported it in `v_blocked`. So this owner has no entry
+            -- in the queue.
             PERFORM lock_core.put(p_key, p_owner, p_mode, p_record, v_until);
             v_won := true;
         END IF;
@@ -118,7 +119,8 @@ BEGIN
         SELECT p_key, p_owner, greatest(lock_core.micros(t), coalesce(max(w.ticket) + 1, 0)),
             t + least(p_ttl, :waiter_lease_us) * interval '1 microsecond', p_ttl, p_mode, p_record
         FROM lock_core.waiters w WHERE w.key = p_key;
-    -- The holder is notified only of the first waiter. Its renewals then report the number of waiters.
+    -- The holder is notified only of the first waiter. Later, the answers to its renewals contain the number of
+    -- waiters.
     IF v_others = 0 AND v_holder.owner IS NOT NULL THEN
         PERFORM lock_core.tell(v_holder.owner, 'contended ' || p_key);
     END IF;

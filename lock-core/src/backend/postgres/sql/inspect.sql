@@ -49,9 +49,9 @@ CREATE OR REPLACE VIEW lock_core.held AS
 --
 -- p_to  the last key of the caller's previous call, or null. If no other caller has continued the sweep meanwhile, this
 --       call continues there at once. Otherwise this call does nothing within 5 s after the last call of any caller,
---       and within 15 s after a call that reached the end of the table
+--       and within 15 s after a call that reached the end of the table.
 -- Returns one row: the last checked key (null at the end of the table), the number of checked keys, and the number of
--- deleted rows of `keys`. Returns no row if the call did nothing
+-- deleted rows of `keys`. Returns no row if the call did nothing.
 CREATE OR REPLACE FUNCTION lock_core.sweep(p_limit integer, p_to text)
 RETURNS TABLE (came_to text, looked bigint, deleted bigint) LANGUAGE plpgsql
 :settings AS $$
@@ -61,8 +61,8 @@ DECLARE
     v_last text;
     v_keys text[];
 BEGIN
-    -- If `swept_at` is far in the future, the clock was set back meanwhile. To stop all sweeps, an operator may set it
-    -- to 'infinity'.
+    -- If `swept_at` is far in the future, the clock was set back meanwhile. To stop all sweeps, an operator may set
+    -- `swept_at` to 'infinity'.
     SELECT f.swept_to INTO v_after FROM lock_core.floor f
         WHERE isfinite(f.swept_at) AND (
             p_to = f.swept_to OR f.swept_at <= t - interval '5 seconds' OR f.swept_at > t + interval '2 minutes'
@@ -83,7 +83,7 @@ BEGIN
             AND NOT EXISTS (SELECT FROM lock_core.waiters w WHERE w.key = k.key AND w.deadline > t - interval '1 minute')
         ORDER BY k.key FOR UPDATE SKIP LOCKED
     );
-    -- The same as `clear`, for all of these keys.
+    -- This does the same as `clear`, but for all of these keys at once.
     DELETE FROM lock_core.holders h WHERE h.ctid = ANY (ARRAY(
         SELECT o.ctid FROM lock_core.holders o WHERE o.key = ANY (v_keys) AND o.expires_at <= t FOR UPDATE SKIP LOCKED
     ));

@@ -1,8 +1,8 @@
 -- Performs one step of a count-down latch: `set`, `count`, `wait` or `look`.
 --
--- p_who  the owner token for `set` and `count`, the process to notify for `wait`, '' for `look`
+-- p_who  the owner token for `set` and `count`, the process to notify for `wait`, '' for `look`.
 -- The verdict of the answer is 1 if the latch is set, 0 if the latch is not set, and -2 if the key is in use as a lock.
--- With the verdict 1, `waiting` is the remaining count, and `own` shows whether `p_who` set the latch
+-- With the verdict 1, `waiting` is the remaining count, and `own` shows whether `p_who` set the latch.
 CREATE OR REPLACE FUNCTION lock_core.latch(p_key text, p_step text, p_ttl bigint, p_who text, p_count integer)
 RETURNS lock_core.answer LANGUAGE plpgsql
 :settings AS $$

@@ -1,9 +1,9 @@
 -- Releases the grant of an owner on all of the keys, or removes its queue entries. Serves the next waiters.
 --
--- p_keep  how long the keys stay locked after the release, in us; null: the keys become free at once
--- p_own   the last fencing token that the process itself assigned for this grant; 0: none
+-- p_keep  how long the keys stay locked after the release, in us; null: the keys become free at once.
+-- p_own   the last fencing token that the process itself assigned for this grant; 0: none.
 -- Returns 1 if the grant was released, 0 if no owner holds the key, and -1 if another owner holds the key. If the
--- release only removed a queue entry, returns 0 or -1. For several keys, returns the smallest of these values
+-- release only removed a queue entry, returns 0 or -1. For several keys, returns the smallest of these values.
 CREATE OR REPLACE FUNCTION lock_core.release(
     p_keys text[], p_owner text, p_mode text, p_keep bigint, p_own bigint
 ) RETURNS integer LANGUAGE plpgsql

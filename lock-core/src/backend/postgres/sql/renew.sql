@@ -4,7 +4,7 @@
 -- function waits for no lock, so it cannot be part of a deadlock. The function does not lock the row of the key,
 -- because the decisions of other calls depend only on whether the grant is alive.
 --
--- p_owns  for each grant, the last token that its process assigned; 0: none
+-- p_owns  for each grant, the last token that its process assigned; 0: none.
 CREATE OR REPLACE FUNCTION lock_core.renew(p_keys text[], p_owners text[], p_ttls bigint[], p_owns bigint[])
 RETURNS TABLE (number bigint, waiting integer) LANGUAGE plpgsql
 :settings AS $$
@@ -12,7 +12,7 @@ DECLARE
     t timestamptz := clock_timestamp();
     v_done bigint[] := '{}';
     v_now bigint[];
-    -- The same as `slot_of`, for all grants in one statement.
+    -- The slots of all grants, as `slot_of` returns them, but computed in one statement.
     v_slots text[] := ARRAY(
         SELECT coalesce((SELECT h.slot FROM lock_core.holders h WHERE h.key = r.key AND h.slot = r.owner), '')
             FROM unnest(p_keys, p_owners) WITH ORDINALITY r (key, owner, number) ORDER BY r.number
@@ -73,9 +73,9 @@ END $$;
 -- than the last token of each key. So tokens grow even if the clock is set back, or if a failover loses the last
 -- transactions.
 --
--- p_of   the holder of the fencing token: the owner token. After a hand-off in the process, `:<number>` follows
--- p_own  the last token that the process itself assigned for this grant; 0: none
--- The verdict of the answer is 1 if the token was made, 0 if no owner has the lock, and -1 if another owner has it
+-- p_of   the holder of the fencing token: the owner token. After a hand-off in the process, `:<number>` follows.
+-- p_own  the last token that the process itself assigned for this grant; 0: none.
+-- The verdict of the answer is 1 if the token was made, 0 if no owner has the lock, and -1 if another owner has it.
 CREATE OR REPLACE FUNCTION lock_core.fence(p_keys text[], p_owner text, p_of text, p_own bigint)
 RETURNS lock_core.answer LANGUAGE plpgsql
 :settings AS $$

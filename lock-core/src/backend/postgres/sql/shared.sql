@@ -74,9 +74,9 @@ BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
 END $$;
 
--- Notifies the process of an owner. The message is a hint. The server sends it when the transaction commits. If any
--- session listens but does not read, the message queue of the server fills up. With a full queue, commits would fail,
--- so no message is sent when the queue is nearly full.
+-- Notifies the process of an owner. The message is only a hint, because it may be lost. The server sends the message
+-- when the transaction commits. If any session listens but does not read, the message queue of the server fills up.
+-- With a full queue, commits would fail, so no message is sent when the queue is nearly full.
 CREATE OR REPLACE FUNCTION lock_core.tell(p_owner text, p_message text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF pg_notification_queue_usage() < 0.9 THEN
@@ -170,9 +170,9 @@ BEGIN
 END $$;
 
 -- Serves the queue: grants the key to the first waiters, as long as they fit with the holders, and deletes dead waiters
--- on the way. The caller has already deleted the expired holders. `won` is true if `p_me` was granted the key, and
--- `served` if any waiter was. `blocked` is true if a live waiter remains: this waiter precedes any new claim. `p_me`
--- gets a lease of `p_ttl`, and no message, because the caller's answer reports the grant.
+-- on the way. The caller has already deleted the expired holders. `won` is true if `p_me` was granted the key. `served`
+-- is true if any waiter was granted the key. `blocked` is true if a live waiter remains: this waiter precedes any new
+-- claim. `p_me` gets a lease of `p_ttl`, and no message, because the caller's answer reports the grant.
 CREATE OR REPLACE FUNCTION lock_core.serve(
     p_key text, t timestamptz, p_me text, p_ttl bigint, OUT won boolean, OUT served boolean, OUT blocked boolean
 ) LANGUAGE plpgsql AS $$
@@ -189,8 +189,8 @@ BEGIN
     -- One query reads the whole queue. With one query for each waiter, each query would read again the rows that were
     -- deleted before.
     FOR v_head IN SELECT w.ctid AS place, w.* FROM lock_core.waiters w WHERE w.key = p_key ORDER BY w.ticket LOOP
-        -- If the first waiter does not fit, no later waiter is served, even if it fits. Otherwise a writer might never
-        -- be served.
+        -- If the first waiter cannot be granted the key, no later waiter is served, even if it could be. Otherwise
+        -- readers could overtake a writer for ever.
         IF v_head.deadline >= t AND NOT lock_core.fits(v_head.mode, v_mode, v_count) THEN
             blocked := true;
             EXIT;

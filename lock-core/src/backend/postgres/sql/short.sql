@@ -42,7 +42,7 @@ END $$;
 
 -- Queues an exclusive claim for a key that has an exclusive holder. Returns the answer in the form of `flat`.
 --
--- p_room, p_barges  as in `acquire`; p_room is not null
+-- p_room, p_barges  as in `acquire`, but p_room is not null.
 CREATE OR REPLACE FUNCTION lock_core.enqueue(
     p_key text, p_owner text, p_record text, p_ttl bigint, p_room integer, p_barges boolean
 ) RETURNS text[] LANGUAGE plpgsql AS $$
@@ -78,7 +78,8 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    -- The holder is notified only of the first waiter. Its renewals then report the number of waiters.
+    -- The holder is notified only of the first waiter. Later, the answers to its renewals contain the number of
+    -- waiters.
     IF v_others = 0 THEN
         PERFORM lock_core.tell(v_holder.owner, 'contended ' || p_key);
     END IF;

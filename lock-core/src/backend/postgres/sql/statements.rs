@@ -31,7 +31,7 @@ pub(crate) struct Statements {
     pub(crate) sweep: String,
     pub(crate) verify: String,
     pub(crate) version: String,
-    /// A write that changes nothing. A standby refuses it.
+    /// A write that changes nothing, and that a standby refuses.
     pub(crate) ping: String,
     /// The facts about the server, for any session; see doctor.sql.
     pub(crate) doctor: String,

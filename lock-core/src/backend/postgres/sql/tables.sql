@@ -1,10 +1,10 @@
 -- Creates the schema, its tables and its types. If they exist already, this file changes nothing.
 --
 -- keys      one row for each key in use. Every change of a key locks this row first, so all changes of a key happen one
---           after another. The row also has the last fencing token and the latch
--- holders   one row for each grant
--- waiters   the queue: one row for each claim that waits
--- floor     one row: the largest fencing token of the keys whose rows were deleted, and how far the last sweep came
+--           after another. The row also has the last fencing token and the latch.
+-- holders   one row for each grant.
+-- waiters   the queue: one row for each claim that waits.
+-- floor     one row: the largest fencing token of the keys whose rows were deleted, and the position of the last sweep.
 --
 -- Keys are compared by their bytes, so that the index finds a prefix in any locale. All times are from the server's
 -- clock. fillfactor reserves space on each page for the new versions of updated rows.
@@ -20,7 +20,8 @@ CREATE TABLE IF NOT EXISTS lock_core.keys (
     key         text COLLATE "C" PRIMARY KEY,
     -- The last fencing token. The token is at least the server's time (us) when it was made.
     fence       bigint NOT NULL DEFAULT 0,
-    -- The holder of that fencing token: its owner token. After a hand-off within the process, `:<number>` follows.
+    -- The owner token of the holder for which that fencing token was made. After a hand-off within the process,
+    -- `:<number>` follows.
     fence_of    text NOT NULL DEFAULT '',
     -- A count-down latch: the remaining count, the owner that set the latch, and the end of its lease. The latch is in
     -- use until its lease ends.

@@ -164,7 +164,7 @@ pub(super) const ADVISORY: &[(&str, Severity, Change, Change)] = &[
         |f| f.put(row("locks", "", "", "", 4_800, 0)),
         |f| f.put(row("locks", "", "", "", 4_799, 0)),
     ),
-    // Advisory locks are not replicated, whatever commits wait for.
+    // Advisory locks are not replicated, even if commits wait for a standby.
     (
         "failover",
         Warning,
