@@ -28,7 +28,7 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Makes a grant of `lease` from `sent` on.
+    /// Makes a grant whose lease counts from `sent`.
     #[must_use]
     pub const fn new(sent: Moment, lease: Duration) -> Self {
         Self { sent, lease, fence: None, waiters: None }

@@ -70,8 +70,8 @@ impl FromStr for GrantId {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LockInfo {
-    /// The key. A backend returns it as the store has it. A manager returns it without the namespace, as requests and
-    /// [`force_release`](crate::LockManager::force_release) expect it.
+    /// The key. A backend returns the key as the store has it. A manager returns the key without the namespace, as
+    /// requests and [`force_release`](crate::LockManager::force_release) expect it.
     pub key: String,
     /// The mode in which the key is held. A fair lock and a writer are shown as exclusive.
     pub mode: Mode,

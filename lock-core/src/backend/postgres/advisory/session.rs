@@ -271,7 +271,7 @@ impl Session {
 
     /// Completes when the session has ended.
     pub(super) async fn ends(&self) {
-        // The sender lives as long as `self`.
+        // The wait cannot fail, because the sender lives as long as `self`.
         let _ = self.over.subscribe().wait_for(|over| *over).await;
     }
 }

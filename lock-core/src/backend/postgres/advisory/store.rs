@@ -126,7 +126,7 @@ impl PostgresAdvisory {
         Renewal::Renewed { sent, lease, waiters: None }
     }
 
-    /// Returns the keeper of any manager.
+    /// Returns the keeper of any attached manager.
     fn any_keeper(&self) -> Result<Arc<SessionKeeper>> {
         let keeper = self.keepers.lock().values().find(|keeper| keeper.has_manager()).cloned();
         keeper.ok_or_else(|| {

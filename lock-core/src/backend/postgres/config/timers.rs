@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-/// The additional silence, after that time, after which the server begins to probe the client with keep-alives.
+/// How much longer than that time the client may be silent, before the server begins to probe it with keep-alives.
 const BEFORE_PROBES: Duration = Duration::from_secs(5);
 /// The pause between two such probes, and the number of unanswered probes after which the client counts as unreachable.
 const PROBE_EVERY: Duration = Duration::from_secs(3);

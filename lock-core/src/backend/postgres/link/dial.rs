@@ -91,7 +91,7 @@ fn one_of_several(failure: Failure) -> Failure {
     if failure.reaction == Reaction::Reconnect { failure.temporary() } else { failure }
 }
 
-/// Opens a connection in one way, and checks that its server can hold locks.
+/// Opens a connection in the given way, and checks that its server can hold locks.
 async fn reach(shared: &Shared, way: Way<'_>, goal: Goal) -> Result<Session, Failure> {
     let sets_later = shared.config.session_pooling;
     let opened = match connect(shared, &way, !sets_later).await {

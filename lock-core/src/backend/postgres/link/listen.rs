@@ -145,7 +145,7 @@ impl Managers {
 /// The turn of one manager to run the connection.
 struct Turn {
     managers: Arc<Managers>,
-    /// Weak, so that the connection ends with the store.
+    /// The reference is weak, so that the connection ends with the store.
     connections: Weak<PerRuntime<ListenConnector>>,
     runtime: Id,
 }

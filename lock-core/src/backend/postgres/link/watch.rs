@@ -30,8 +30,8 @@ const MISSED: u32 = 2;
 /// because a new connection does not have those calls.
 const MISSED_AT_WORK: u32 = 6;
 
-/// The pauses before a dial after a connection became silent. A server may answer a dial and then hang in commits. Such
-/// a server keeps a process for each connection, so only an answered commit resets the pauses.
+/// The pauses before the next dial, after a connection became silent. A server may answer a dial and then hang in
+/// commits. Such a server keeps a process for each connection, so only an answered commit resets the pauses.
 const SILENCES: Pauses = Pauses::new(Duration::from_millis(250), Duration::from_secs(30));
 
 /// The number of heartbeats between two checks whether a sweep is due. The server allows only one connection to sweep
