@@ -10,7 +10,8 @@ use crate::error::Result;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Ping {
-    /// The time from the request to the answer. With several servers, the time until most of them had answered.
+    /// The time from the request to the answer. With several servers, the time until more than half of them had
+    /// answered.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "round_trip_us", serialize_with = "crate::serialize::micros")
