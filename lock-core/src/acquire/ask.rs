@@ -11,15 +11,15 @@ use crate::expiry;
 use crate::notifications::{Notifications, Subscription};
 use crate::pending::{Granted, PendingClaim, QueueEntry};
 
-/// The shortest time between two heartbeats, however soon the holder's lease ends.
+/// The shortest time between two heartbeats, even if the holder's lease ends earlier.
 const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(1);
 
-/// The shortest time between two heartbeats of the first waiter for a key that a client of another library holds. A
-/// random factor of 1 to 2 lengthens it.
+/// The shortest time between two heartbeats of the first waiter for a key that a client of another library holds. The
+/// actual time is longer by a random factor of 1 to 2.
 ///
-/// That client sends no notification when it releases the key, so the waiter tries as often as such clients do. With
-/// longer pauses, the waiter would lose the key to them. The heartbeats of the first waiter serve the whole queue, so
-/// the cost does not grow with the number of waiters.
+/// Such a client sends no notification when it releases the key. So the waiter tries as often as such clients do; with
+/// longer pauses, they would usually get the key first. Only the first waiter sends these heartbeats, so the cost does
+/// not grow with the number of waiters.
 const FOREIGN_HEARTBEAT: Duration = Duration::from_millis(50);
 
 impl PendingClaim {
@@ -34,18 +34,20 @@ impl PendingClaim {
             tracing::debug!(lock.key = %key, "the entry in the queue is gone, queueing again");
             self.start_over(&engine.owners);
         }
-        // Both are read before `begin_request`, which changes them. A claim that was taken over while its request was
-        // under way has an entry, even if the store has not yet answered that the claim waits.
+        // Both values are read before `begin_request`, which changes them. If an entry passed to this claim while the
+        // previous owner's request was under way, the claim has an entry, although the store has not yet answered that
+        // it waits.
         let (waiting, queued) = (self.is_waiting(), self.is_queued());
-        // Any other request would remove the claim's entry from the store's queue.
+        // A claim with an entry must enqueue again, because any other request would remove the entry from the store's
+        // queue.
         let ask = if queued { Ask::Enqueue { room: None } } else { ask };
         self.begin_request();
-        // The waiter subscribes before the request, because the notification may overtake the answer.
+        // The subscription comes before the request, because the notification may arrive before the answer.
         let subscription = (ask.enqueues() && beats)
             .then(|| Notifications::subscribe(&engine.notifications, self.claim.owner));
         match engine.store.acquire(&self.claim, ask).await {
-            // The claim stays unchanged until a lease takes it over, so a claim that is dropped before then still rolls
-            // back.
+            // The claim stays unchanged until a lease takes it over. If the claim is dropped before that, it still
+            // rolls back.
             Ok(Attempt::Granted(grant)) => self.in_time(engine, grant).map(Answer::Granted),
             Ok(Attempt::Held(held)) => {
                 self.held(engine, &held, subscription);
@@ -58,8 +60,8 @@ impl PendingClaim {
                     () if queued => self.start_over(&engine.owners),
                     () => {
                         self.nothing_taken();
-                        // The backend may have released a grant of this owner, and a released owner must not be used
-                        // again.
+                        // The backend may have released a grant of this owner. An owner whose grant was released must
+                        // not be used again.
                         let owner = self.claim.owner;
                         self.unless_sent(|| engine.owners.mint_like(owner));
                     }
@@ -69,17 +71,17 @@ impl PendingClaim {
         }
     }
 
-    /// Removes the claim from the store's queue. The same request releases a grant that was made in the meantime. If
-    /// the store does not answer, the background task repeats the request.
+    /// Removes the claim from the store's queue. If the claim was granted in the meantime, the same request releases
+    /// the grant. If the store does not answer, the background task repeats the request.
     pub(super) async fn leave(&mut self, engine: &Engine) {
         if !self.is_waiting() {
             return;
         }
-        // This comes before the await. Otherwise, if another waiter took the entry over, this request would release
-        // that waiter's grant.
+        // The claim is marked before the await, so that no other waiter takes the entry over. Otherwise this request
+        // could release the grant of that waiter.
         self.leaving();
-        // Only the answer settles the claim: if the future is dropped at this await, the claim rolls back in the
-        // background.
+        // The claim is settled only after the answer. If the future is dropped at this await, the claim rolls back in
+        // the background.
         if engine.release(&self.claim, None).await.is_ok() {
             self.settle();
         }
@@ -89,7 +91,7 @@ impl PendingClaim {
     fn held(&mut self, engine: &Engine, held: &Held, subscription: Option<Subscription>) {
         let Some(sent) = held.queued_at else {
             if self.claim.is_resent() {
-                // This is the answer to the second request; the first may still be granted.
+                // This is the answer to a repeated request. The store may still grant the first one.
                 self.start_over(&engine.owners);
             }
             self.settle();
@@ -103,8 +105,8 @@ impl PendingClaim {
                 .then(|| FOREIGN_HEARTBEAT.mul_f64(1.0 + fastrand::f64()));
             let heartbeat =
                 waiting.by_heartbeats().then(|| next_heartbeat(sent, waiter_lease, held, often, now));
-            // An earlier waiter of this entry, or an unanswered heartbeat, may have requested a shorter lease. It is
-            // unknown which request the store executed last, so the shortest lease counts.
+            // The previous waiter of this entry, or an unanswered heartbeat, may have requested a shorter lease. The
+            // store may have executed the requests in any order, so the shortest lease counts.
             let lease = before.as_ref().map_or(waiter_lease, |entry| entry.lease.min(waiter_lease));
             let subscription = subscription.or_else(|| before.and_then(|entry| entry.subscription));
             QueueEntry { since, sent, lease, heartbeat, unanswered: Duration::ZERO, subscription }
@@ -116,8 +118,8 @@ impl PendingClaim {
         let (asked, ttl) = (engine.capability.waiter_lease(&self.claim), self.claim.ttl);
         let mut before = Duration::ZERO;
         if let Some(entry) = self.entry() {
-            // This comes before the request, because the store may execute a request that gets no answer or whose
-            // future is dropped.
+            // The values are recorded before the request. The store may execute the request even if no answer arrives
+            // or this future is dropped.
             entry.lease = entry.lease.min(asked);
             before = entry.unanswered;
             entry.unanswered = before.max(ttl);
@@ -129,7 +131,8 @@ impl PendingClaim {
             Ok(Heartbeat::Waiting(held)) => {
                 self.held(engine, &held, None);
                 if let Some(entry) = self.entry() {
-                    // This heartbeat has been answered, so it cannot arrive later. Earlier heartbeats still can.
+                    // This heartbeat is answered, so it cannot reach the store later. Earlier unanswered heartbeats
+                    // still can.
                     entry.unanswered = before;
                 }
                 Ok(Some(Answer::Held(held)))
@@ -138,8 +141,8 @@ impl PendingClaim {
             // After an error the store may still have the entry, so the next heartbeat checks again.
             Err(error) => {
                 if engine.capability.waiting.confirms() && error.is_ambiguous() {
-                    // The backend may have released a grant that lacked copies. That release may still be under way,
-                    // and would remove a later grant of this owner.
+                    // The backend may have released a grant that too few copies had. That release may still be under
+                    // way, and would remove a later grant of this owner.
                     self.start_over(&engine.owners);
                 }
                 Err(error)
@@ -147,9 +150,9 @@ impl PendingClaim {
         }
     }
 
-    /// Refuses a grant whose answer took at least as long as its lease. The claim then continues with a new owner.
+    /// Refuses a grant if its answer took at least as long as its lease. The claim then continues with a new owner.
     fn in_time(&mut self, engine: &Engine, grant: Grant) -> Result<Granted> {
-        // The store holds a late grant for this owner, so it is released.
+        // The store may still have the late grant of this owner, so the claim releases it and starts over.
         in_time(engine, grant, engine.clock.now()).inspect_err(|_| self.start_over(&engine.owners))
     }
 }
@@ -165,7 +168,7 @@ fn in_time(engine: &Engine, grant: Grant, arrived: Moment) -> Result<Granted> {
 }
 
 /// Returns when the next heartbeat is due: after a third of the waiter's lease, or when the holder's lease ends,
-/// whichever is first. `often` is a shorter interval for a key whose release only a heartbeat can discover.
+/// whichever is earlier. `often` is a shorter interval, for keys whose release only a heartbeat can discover.
 fn next_heartbeat(
     sent: Moment,
     waiter_lease: Duration,

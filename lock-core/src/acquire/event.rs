@@ -1,4 +1,4 @@
-//! The results of the loop's steps.
+//! Defines the results of the loop's steps.
 
 use super::step::Event;
 use crate::backend::Held;
@@ -15,7 +15,7 @@ pub(super) enum Answer {
 pub(super) enum Won {
     /// The store has granted the claim.
     Store(Granted),
-    /// A holder in this process has released the key and handed its grant off.
+    /// A holder in this process has handed its grant off to this waiter.
     Handoff(Handoff),
 }
 

@@ -2,17 +2,17 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `plan` | [`Plan`]: the request with its defaults, and what is checked without the store |
+//! | `plan` | [`Plan`]: the request with its defaults, and the checks that need no store |
 //! | `outcome` | [`acquire`](acquire()): the loop, and the record of its outcome |
-//! | `step` | the decision which action follows from each event |
+//! | `step` | the rules that choose the next action after each event |
 //! | `run` | the loop, which carries out what `step` decides |
 //! | `ask` | one request to the store |
 //! | `linger` | the grant that lingers in this process |
 //! | `state` | the state of an acquisition |
-//! | `wait` | what the loop waits for |
+//! | `wait` | the wait for a hand-off, a notification or a timer |
 //! | `watch` | the pending notification of a watched store, and how long a waiter relies on it |
-//! | `promote` | turns a grant into the hold of a guard |
-//! | `refusal` | why a wait ended without the lock |
+//! | `promote` | the step from a grant to the hold of a guard |
+//! | `refusal` | the error that ends a wait without the lock |
 //! | `recorder` | the metrics, events and log of a request |
 //! | `spans` | the span of a request, and the span of its grant |
 //! | `multi`, `partial_grants` | requests for several keys: all or none |
@@ -47,16 +47,16 @@
 //! | 1 hand-off, ask | the next waiter, or the head, of the local queue | takes the grant, or sends a request | cannot be lost; a waiter that is not polled is skipped after 250 ms |
 //! | 2 `granted` | the owner of a queue entry that is kept alive by heartbeats | takes the grant of its entry | the next heartbeat finds the grant |
 //! | 3 `changed` | the claim that watches the key | sends a request | the waiter sends a request at the floor |
-//! | 4 `reconnected` | every waiter that sends its own requests: outside a local queue, or at its head | sends a request | the timer (5) |
+//! | 4 `reconnected` | every waiter that sends its own requests: outside of a local queue, or at its head | sends a request | the timer (5) ends the wait |
 //! | 5 timer | the waiter itself | sends a heartbeat or a request, or consults its strategy | cannot be lost |
 //! | 6 closing | every waiter | ends with `ShuttingDown` | cannot be lost |
 //!
 //! Events 4 and 6 reach a waiter in the local queue through that queue, and any other waiter through `engine.changed`.
 //!
 //! `hub.rs` is the `Listener` that a store calls. The reports of a store (2 to 4) are only hints, because the timer
-//! alone is enough to end every wait. If the store has heartbeats, the waiter sends a request at the next heartbeat. If
-//! the waiter watches the store, it sends a request at the floor: after 2 s over a remote store, and after 60 s over a
-//! store in this process.
+//! alone ends every wait. If the store has heartbeats, the next heartbeat is also a request. If the waiter watches the
+//! store, it sends a request at the floor, which is the longest time between two requests: 2 s over a remote store, and
+//! 60 s over a store in this process.
 
 mod ask;
 mod event;

@@ -1,9 +1,9 @@
 //! Acquires several keys: all of them or none.
 //!
 //! The first request is for all keys at once. If one of them is held, the keys are acquired one after another, each
-//! with its own queue entry. Waiting for all of them at once would never end on busy keys. Every process uses the same
-//! order of keys, so no two requests wait for each other. All single grants have one owner. When the last key is
-//! granted, a request for all keys turns the single grants into one.
+//! with its own queue entry. A wait until all keys are free at the same moment might never end. Every process uses the
+//! same order of keys, so no two requests wait for each other. All single grants have the same owner. When the last key
+//! is granted, a request for all keys turns the single grants into one grant.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,7 @@ use crate::kind::Kind;
 use crate::options::{LeaseOptions, Release, Resolved};
 use crate::pending::PendingClaim;
 
-/// Boxes the future for a single key. Otherwise the type would be recursive, because `run` also makes the future that
-/// contains this one.
+/// Boxes the future for a single key. Without the box, the future type of `run` would contain itself.
 fn boxed<'a>(acquire: &'a mut Acquire<'_>) -> BoxFuture<'a, Result<Hold>> {
     Box::pin(acquire.run())
 }
@@ -36,9 +35,9 @@ impl Plan {
             own: Some(Box::new(Resolved {
                 ttl: self.ttl,
                 options: LeaseOptions {
-                    // A fair claim has its place in strict order at each key, so the wait ends even if a key is busy.
-                    // The limits of the lease apply to the combined grant only. A single grant must last while the
-                    // request waits for the other keys, which renews it, and must be free as soon as it is dropped.
+                    // A fair claim waits in order of arrival, so the wait ends even if a key is busy. The limits of the
+                    // lease apply to the combined grant only. A single grant is renewed while the request waits for the
+                    // other keys, and is released as soon as it is dropped.
                     kind: Kind::Fair,
                     renew: true,
                     release: Release::Await,
@@ -54,7 +53,7 @@ impl Plan {
                 max_waiters: self.max_waiters,
                 on_lost: self.on_lost,
                 label: self.label.clone(),
-                // Permits cannot be requested for several keys, so this is always 1.
+                // A request for several keys cannot be for permits, so this is always 1.
                 take: 1,
             })),
             template: self.template.clone(),
@@ -71,15 +70,15 @@ impl Acquire<'_> {
 
     async fn gathering(&mut self, pause: Duration) -> Result<Happened> {
         if self.partial_grants.len() == self.plan.keys().count() {
-            // All keys were granted, and the store still refuses, so one of the grants was lost. The request starts
-            // again after a pause.
+            // All keys were granted, but the store refused the request for all of them, so a single grant was lost. The
+            // request starts again after a pause.
             self.partial_grants.clear();
             self.engine().sleep(pause).await?;
         }
         loop {
             self.partial_grants.clear();
-            // Each round has a new owner. The single grants of the last round are released in the background, and a
-            // late release with the same owner could free a grant of this round.
+            // Each round has a new owner. The background releases the single grants of the last round, and a late
+            // release of the same owner could free a grant of this round.
             self.claim = PendingClaim::new(&self.engine().cleanup, self.plan.claim());
             if self.gathered().await? {
                 self.claim.has_grants();
@@ -88,13 +87,13 @@ impl Acquire<'_> {
         }
     }
 
-    /// Acquires the keys one by one. Returns whether all single grants have the owner of the whole claim. If the answer
-    /// to a request was lost, the repeated request has a new owner, and the result is `false`.
+    /// Acquires the keys one by one. Returns whether all single grants have the owner of the claim for all keys. If the
+    /// answer to a request was lost, the repeated request has a new owner, so the result is `false`.
     async fn gathered(&mut self) -> Result<bool> {
         let (plan, owner) = (self.plan, self.claim.claim.owner);
         for key in plan.keys() {
             let part = plan.part(key);
-            // If the owner were different, the claim for all keys would find its own single grants in the way.
+            // The single claims have the same owner. Otherwise the single grants would block the claim for all keys.
             let claim = Claim { owner, ..part.claim() };
             // `started` is the start of the whole request, because all keys share one time limit.
             let mut acquire = Acquire::new(&part, self.tries.started, claim);

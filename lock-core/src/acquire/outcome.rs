@@ -11,7 +11,7 @@ use crate::clock::Moment;
 use crate::error::Result;
 use crate::guard::{Hold, LockGuard};
 
-/// Acquires the lock of the plan. If planning has failed, returns that error.
+/// Acquires the lock of the plan. If `plan` is an error, returns it.
 #[allow(
     clippy::manual_async_fn,
     reason = "the future of an async function has room for an argument twice, and is moved with both"
@@ -25,12 +25,12 @@ pub(crate) fn acquire(mut plan: Result<Plan>) -> impl Future<Output = Result<Loc
             }
             Err(error) => return Err(error),
         };
-        // The plan ends here, so the hub is moved out of it.
+        // The plan is no longer needed, so the hub is moved out of it.
         Ok(LockGuard::new(hold, plan?.hub))
     }
 }
 
-/// Acquires the lock, and records the outcome. A reentrant acquisition is not recorded.
+/// Acquires the lock, and records the outcome. If the task enters a lock that it already holds, nothing is recorded.
 async fn observed(plan: &mut Plan, span: &Span) -> Result<Hold> {
     let started = plan.engine().clock.now();
     let refused = match plan.entered() {
@@ -55,11 +55,12 @@ fn within<'a, T: 'a>(span: &Span, future: BoxFuture<'a, T>) -> BoxFuture<'a, T> 
     if span.is_none() { future } else { Box::pin(future.instrument(span.clone())) }
 }
 
-/// Runs the loop. The future is boxed, because every future between this one and the task would otherwise contain the
-/// state of the loop, and be moved with it.
+/// Runs the loop. The future is boxed. Otherwise every future that awaits this one, up to the task, would contain the
+/// state of the loop, and would be moved with it.
 fn looping<'a>(plan: &'a Plan, started: Moment, span: &'a Span) -> BoxFuture<'a, Result<Hold>> {
     Box::pin(async move {
-        // The counter is dropped after the claim has rolled back, because a shutdown waits for both.
+        // A shutdown waits until this counter is zero, and then for rollbacks. So the counter is dropped after the
+        // claim, whose drop begins the rollback.
         let _counted = plan.engine().begin_acquiring();
         let mut acquire = Acquire::new(plan, started, plan.claim());
         let outcome = acquire.run().await;
@@ -110,8 +111,8 @@ mod tests {
             let poll = || acquire.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             catch_unwind(AssertUnwindSafe(|| tracing::subscriber::with_default(log, poll)))
         };
-        // A second subscriber is needed: with only one, another test that reaches the span first disables the span for
-        // all.
+        // With a second subscriber, the span stays enabled. With only one, a test in another thread that reaches the
+        // span first would disable the span for all threads.
         let _second = tracing::Dispatch::new(Log { panics: false });
         assert!(poll_in(Log { panics: false }).is_ok_and(|polled| polled.is_ready()));
         let polled = poll_in(Log { panics: true });

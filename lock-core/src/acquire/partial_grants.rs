@@ -1,4 +1,4 @@
-//! Keeps the single grants of a request for several keys.
+//! Keeps the grants that a request for several keys has gathered, one for each key.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn renewal_of(lease: &Lease) -> Moment {
     confirmed.plus(lease.deadline().since(confirmed) / 3)
 }
 
-/// The single grants of a request for several keys. Dropping them releases them.
+/// The single grants of a request for several keys, one for each key. Dropping this value releases them.
 #[derive(Default)]
 pub(super) struct PartialGrants(Vec<Hold>);
 
@@ -30,13 +30,13 @@ impl PartialGrants {
         self.0.push(hold);
     }
 
-    /// Renews each grant when a third of its lease is over. This happens only while this future is polled, because a
-    /// request that is no longer polled must not keep its keys. This future never completes.
+    /// Renews each grant when a third of its lease is over. Never completes. This future belongs to the request, so
+    /// that a request that is no longer polled does not keep its keys.
     pub(super) async fn keep(&self, engine: &Engine, ttl: Duration) -> Infallible {
         let mut pause = Duration::ZERO;
         loop {
             let now = engine.clock.now();
-            // Lost grants are skipped here: the request for all keys discovers them.
+            // Lost grants are skipped, because the request for all keys discovers the loss.
             let live = || self.0.iter().map(|hold| &**hold.lease()).filter(|lease| lease.check().is_ok());
             let Some(wait) = live().map(|lease| renewal_of(lease).remaining(now)).min() else {
                 return std::future::pending().await;
@@ -53,7 +53,7 @@ impl PartialGrants {
         self.0.clear();
     }
 
-    /// Ends the single grants without a release, because one grant for all keys has replaced them.
+    /// Ends the single grants without a release. One grant for all keys has replaced them.
     pub(super) fn supersede(&mut self) {
         self.0.drain(..).for_each(Hold::supersede);
     }

@@ -14,15 +14,15 @@ use crate::key::Key;
 use crate::options::Resolved;
 use crate::owner::OwnerRecord;
 
-/// A request with its defaults. It dereferences to its [options](Resolved).
+/// A request with its defaults. A plan dereferences to its [options](Resolved).
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) hub: Arc<Hub>,
     pub(crate) key: Key,
     /// The other keys, if the request is for several.
     pub(crate) more: MoreKeys,
-    /// The options of this request; `None` stands for [the manager's defaults](Engine::defaults). They are boxed,
-    /// because a plan is moved with the future that acquires.
+    /// The options of this request. `None` stands for [the manager's defaults](Engine::defaults). The options are
+    /// boxed, because the plan is moved together with the future of the acquisition.
     pub(crate) own: Option<Box<Resolved>>,
     /// The template that the key was rendered from.
     pub(crate) template: Option<Cow<'static, str>>,
@@ -43,8 +43,8 @@ impl Plan {
         &self.hub.engine
     }
 
-    /// Refuses more keys than the store or the manager allows. The options need no check here, because they were
-    /// checked when they were set.
+    /// Returns an error if the request has more keys than the store or the manager allows. The options were checked
+    /// when they were set.
     pub(crate) fn check(&self) -> Result<()> {
         let store = &self.engine().capability;
         if self.more.len() >= self.engine().profiles.max_keys {
@@ -66,7 +66,7 @@ impl Plan {
 
     /// Returns the queue in which the claim waits.
     pub(super) fn queue(&self) -> Queue {
-        // If the store keeps no order, fair locks are refused elsewhere, and readers and writers barge.
+        // If the store keeps no order, readers and writers barge. Fair locks are refused elsewhere.
         match self.engine().capability.waiting.in_order() {
             true => self.options.kind.queue(),
             false => Queue::Barging,
@@ -77,9 +77,9 @@ impl Plan {
     pub(super) fn claim(&self) -> Claim {
         let hands_off = self.options.kind.queue() == Queue::Barging && self.more.is_empty();
         let owners = &self.engine().owners;
-        // The owner id is marked if the claim cannot be handed off. From the owners of a holder and a waiter, a store
-        // sees whether the holder may hand off to the waiter. In that case the memory store does not queue the waiter.
-        // Without the mark, such a waiter would rely on a hand-off that never comes.
+        // The owner id is marked as strict if the claim cannot be handed off. If the owners of a holder and a waiter
+        // allow a hand-off between them, the memory store does not queue the waiter. Without the mark, a waiter could
+        // then wait for a hand-off that never comes.
         let owner = if hands_off { owners.mint() } else { owners.mint_strict() };
         let record = OwnerRecord::since(clock::wall(), self.engine().identity, self.label.clone());
         Claim {
@@ -99,7 +99,7 @@ impl Plan {
         std::iter::once(&self.key).chain(self.more.iter())
     }
 
-    /// Enters the grant that this task already has, if any.
+    /// Enters the grant of these keys that this task already has. Returns `None` if it has no such grant.
     pub(crate) fn entered(&self) -> Result<Option<Hold>> {
         let live = |key| {
             LockScope::lease_of(self.engine(), key)
@@ -128,7 +128,8 @@ impl Plan {
             );
             return Err(LockError::new(LockErrorKind::Upgrade, detail));
         }
-        // The grant may have been lost or released since it was found. In that case this is an ordinary request.
+        // The grant may have been lost or released since `live` found it. In that case the request is sent to the
+        // store.
         Ok(lease.enter().then(|| Hold::new(lease)))
     }
 }

@@ -17,16 +17,17 @@ use crate::local_queue::{Handoff, HeldGrant};
 use crate::options::LeaseOptions;
 use crate::pending::Granted;
 
-/// How often a process that hands a grant off still sends a request to the store. The notification that other processes
-/// wait may be lost; the answer to this request also reports them.
+/// How often a process that keeps handing a grant off renews it at the store. The notification that other processes
+/// wait may be lost, and the answer to the renewal reports them too.
 const CONFIRM: Duration = Duration::from_secs(1);
 
 impl Acquire<'_> {
     /// Returns the grant that the store announced by a notification, if it can be used without another request.
     pub(super) fn served(&mut self, waiters: usize) -> Happened {
         match self.claim.served(waiters).filter(|_| !self.engine().capability.waiting.confirms()) {
-            // A store that confirms its grants does so in the answer to the next heartbeat, which is due now. A lease
-            // that will not be renewed must have its full length, which the next heartbeat provides.
+            // If the store confirms its grants, only the answer to the next heartbeat confirms this one, so that
+            // heartbeat is due now. A lease that will not be renewed must have its full length, and the next heartbeat
+            // provides it.
             Some(granted) if self.plan.options.renew || granted.grant.lease >= self.plan.ttl => {
                 Happened::Won(Won::Store(granted))
             }
@@ -37,17 +38,17 @@ impl Acquire<'_> {
         }
     }
 
-    /// Takes the notification that the store has granted the claim's entry, if it has arrived.
+    /// Takes the notification that the store has granted the claim's entry, if the notification has arrived.
     pub(super) fn notification(&mut self) -> Option<Happened> {
         let waiters = self.claim.take_notification()?;
         Some(self.served(waiters))
     }
 
-    /// Turns a grant into a hold. Returns `None` if the grant is unusable; the wait then continues.
+    /// Turns a grant into a hold. If the grant is unusable, returns `None`, and the wait continues.
     pub(super) async fn take(&mut self, won: Won, schedule: &Schedule<Lease>) -> Result<Option<Hold>> {
         let engine = self.engine();
-        // A shutdown may have begun in the meantime, and does not wait for later guards. Dropping the grant releases
-        // it.
+        // A shutdown may have begun in the meantime, and would not wait for this guard. After an error, dropping the
+        // grant releases it.
         engine.check_open()?;
         let (lease, length) = match won {
             Won::Store(granted) => (self.granted(&granted, schedule), Some(granted.grant.lease)),
@@ -59,19 +60,20 @@ impl Acquire<'_> {
             None => schedule.watch_handoff(lease),
         };
         let is_complete = !self.plan.fencing || lease.known_fence().is_some();
-        // A future that is no longer polled must not keep its lease, so renewals begin only when the grant is complete.
+        // Without its fencing token, the grant is incomplete, and this future must still be polled. Renewals begin only
+        // when the grant is complete, so that a future that is no longer polled does not keep its lease.
         if is_complete {
             keep(&lease);
         } else {
             schedule.watch_end(&lease);
         }
         if let Some(reason) = engine.reported_lost(lease.claim().owner) {
-            // The loss was reported after the check above, and before the lease was listed.
+            // The loss was reported before the lease was in the schedule, so the report did not reach the lease.
             lease.lose(reason);
         }
         let hold = Hold::new(lease);
         if !is_complete {
-            // This future and the next are boxed, because the future of every waiter would otherwise have room for
+            // This future and the next are boxed, because otherwise the future of every waiter would reserve memory for
             // them.
             if let Err(error) = Box::pin(hold.lease().fence()).await {
                 // The release comes before the pause, because the grant must not be kept while the store fails.
@@ -91,14 +93,15 @@ impl Acquire<'_> {
     fn granted(&mut self, granted: &Granted, schedule: &Schedule<Lease>) -> Option<Arc<Lease>> {
         let (engine, grant) = (self.engine(), &granted.grant);
         if engine.reported_lost(self.claim.claim.owner).is_some() {
-            // The report arrived before the answer. The store may still have the grant, so the grant is released by its
-            // owner token.
+            // The report of the loss arrived before this answer. The store may still have the grant, so the claim
+            // releases it.
             self.claim.start_over(&engine.owners);
-            // This waiter sends the next request after its pause, regardless of the previous holder.
+            // The last answer about the holder is out of date, so this waiter sends its next request after its own
+            // pause.
             self.found = Found::nothing();
             return None;
         }
-        // The span is made first: if the log panics here, the claim still rolls back.
+        // The span is made first: if the log subscriber panics here, the claim still rolls back.
         let span = hold_span(self.plan);
         let contended = grant.waiters.is_some_and(|waiters| waiters > 0);
         let owner = self.claim.claim.owner;
@@ -112,7 +115,8 @@ impl Acquire<'_> {
         }
         let claim = self.claim.take(&engine.owners);
         self.partial_grants.supersede();
-        // The lease of a single key is renewed by the wait for the other keys, while that wait is polled.
+        // The grant of a single key of several has no renewals of its own. The wait for the other keys renews it while
+        // that wait is polled.
         let options =
             LeaseOptions { renew: self.plan.options.renew && !self.plan.is_part, ..self.plan.options };
         let lease = Lease::new(Arc::clone(engine), schedule, claim, options, granted, span);
@@ -120,7 +124,8 @@ impl Acquire<'_> {
         Some(lease)
     }
 
-    /// Makes the lease of a grant that a holder in this process hands off. Returns `None` if the hand-off is unusable.
+    /// Makes the lease of a grant that a holder in this process has handed off. Returns `None` if the hand-off is
+    /// unusable.
     async fn handed_off(
         &mut self,
         handoff: Handoff,
@@ -155,11 +160,12 @@ impl Acquire<'_> {
         Ok(Some(lease))
     }
 
-    /// Returns whether the request can use a hand-off. A holder must not receive less than it requested: a lease that
-    /// will not be renewed must have its full length.
+    /// Returns whether the request can use a hand-off. A lease that will not be renewed must have the full length that
+    /// was requested, so it is renewed once before use.
     fn fitness(&self, grant: &HeldGrant, now: Moment) -> Fitness {
         let (engine, plan) = (self.engine(), self.plan);
-        // If the store uses heartbeats, the notification that other processes wait may be lost.
+        // If the store uses heartbeats, the notification that other processes wait may be lost. A recent answer of the
+        // store also reports them.
         let knows_of_others =
             !engine.capability.waiting.by_heartbeats() || now.since(grant.confirmed()) < CONFIRM;
         match () {
@@ -174,8 +180,8 @@ impl Acquire<'_> {
     /// Renews a handed-off grant. Returns `None` if the renewal fails; the grant is then released.
     async fn extended(&self, handoff: Handoff) -> Option<Handoff> {
         let (engine, ttl) = (self.engine(), self.plan.ttl);
-        // The requested lease is recorded before the await. If the hand-off is dropped there, its release is repeated
-        // for as long as the store may have the longer lease.
+        // The requested lease is recorded before the await. If the hand-off is dropped during the await, its release is
+        // repeated until even the longer lease is over.
         handoff.asked(ttl);
         let answer = engine.store.renew_one(handoff.claim(), ttl).await;
         let Renewal::Renewed { sent, lease: length, waiters } = answer else { return None };

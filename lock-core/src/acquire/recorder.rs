@@ -1,4 +1,4 @@
-//! The metrics, events, spans and log of a request.
+//! Writes the metrics, events, spans and log of a request.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::error::{LockError, Result};
 use crate::guard::Hold;
 use crate::observe::{HoldStart, LockEvent, LockName, Meter, Observer, Outcome, Warning, failed, millis};
 
-/// The record of a request that is under way. If the record is dropped before it is [finished](Self::finish), the
-/// request counts as cancelled.
+/// Records a request that is under way. If this value is dropped before [`finish`](Self::finish), the request counts as
+/// cancelled.
 #[derive(Debug)]
 pub(super) struct AcquireRecorder<'a> {
     plan: &'a Plan,
@@ -166,11 +166,12 @@ pub(super) fn store_fails(plan: &Plan, error: &LockError) {
         "the store fails, the wait for the lock goes on");
 }
 
-/// Records that a request waits for a key that a client of another library has locked without an expiry. That client
-/// may have crashed.
+/// Records that a request waits for a key that a client of another library has locked without an expiry. If that client
+/// has crashed, the key stays locked.
 pub(super) fn never_expires(plan: &Plan, waited: Duration) {
     let observer = &plan.engine().observer;
-    // The warning is throttled by key and not by template, because an operator has to check this very key.
+    // The limit on warnings applies to each key and not to each template, because an operator has to check this very
+    // key.
     let Some(left_out) = observer.admit(plan.key.as_str(), Warning::NoExpiry) else { return };
     let template = plan.template.as_deref();
     let key = observer.redact_key(&plan.key, template);

@@ -9,8 +9,8 @@ use crate::error::{LockError, LockErrorKind};
 use crate::local_queue::{LastAnswer, Waiter};
 use crate::strategy::{Contention, Decision};
 
-/// The text that an error adds if the holder is this process. Usually another task holds the lock, sometimes the
-/// requesting task itself.
+/// The text that an error adds if the holder is this process. Usually another task holds the lock. Sometimes the
+/// requesting task holds it.
 const OWN_GUARD: &str = "it was taken in this process, by another task as a rule; should it be this very task: only inside \
                          `run` can it enter its own lock again";
 
@@ -20,11 +20,11 @@ impl Acquire<'_> {
         self.known(&self.found.held, now).with_rate(self.rate(now))
     }
 
-    /// Returns the input of the strategy at `now` from `held`, without the arrival rate. `held` is empty before the
-    /// first request and after a failure.
+    /// Returns the input of the strategy at `now`, with the facts in `held` and without the arrival rate. `held` is
+    /// empty before the first request and after a failure.
     pub(super) fn known(&self, held: &Held, now: Moment) -> Contention {
-        // If a request was admitted before it was sent, the waiters of this process were checked at that time. After
-        // its first answer, only the waiters at the store count.
+        // If the strategy admitted the request before it was sent, the strategy has already counted the waiters of this
+        // process. After the first answer, only the waiters at the store count.
         let counts_here =
             self.plan.strategy.uses_waiters() && !(self.state.admitted && self.tries.count <= 1);
         let waiters = if counts_here { Some(self.waiters(held)) } else { held.waiters };
@@ -71,8 +71,8 @@ impl Acquire<'_> {
         self.store.last_answer = Some(answer);
     }
 
-    /// Returns the failure of the store, if the last answer about the key was a failure. That answer may have reached
-    /// this request or another waiter of this process.
+    /// Returns the failure of the store, if the last answer about the key was a failure. This includes answers to
+    /// another waiter of this process.
     fn outage(&mut self) -> Option<LockError> {
         let (own, other) =
             (self.store.last_answer.take(), self.waiter.as_ref().and_then(Waiter::last_answer));
@@ -83,8 +83,9 @@ impl Acquire<'_> {
         last.failure
     }
 
-    /// Returns the error that ends the wait. The last answer of the store decides between a held key and an outage: a
-    /// caller may skip work if another holder does it, but must not skip it because the store is down.
+    /// Returns the error that ends the wait. If the last answer of the store was a failure, the error is that failure,
+    /// and not that the key is held. A caller may skip work if another holder does it, but must not skip it because the
+    /// store is down.
     pub(super) fn give_up(&mut self, decision: Decision, held: &Held) -> LockError {
         let waited = self.waited();
         if let Some(failure) = self.outage() {
@@ -110,7 +111,7 @@ impl Acquire<'_> {
         if decision == Decision::Skip { error.skipped() } else { error }
     }
 
-    /// Returns what the error says about the holder besides its name. The text may be empty.
+    /// Returns the part of the error's text that explains why the key is held. The text may be empty.
     fn detail(&self, held: &Held) -> Cow<'static, str> {
         let is_own =
             || held.holder.as_ref().is_some_and(|holder| holder.identity() == self.engine().identity);

@@ -1,4 +1,4 @@
-//! The loop of an acquisition: carry out an action, record the event, decide on the next action.
+//! Runs the loop of an acquisition: carry out an action, record the event, decide on the next action.
 //!
 //! `step.rs` decides, and the other files of this folder carry the actions out.
 
@@ -23,13 +23,15 @@ use crate::strategy::Decision;
 /// How often the log reports that the store keeps failing.
 const STORE_WARNING: Duration = Duration::from_secs(30);
 
-/// The shortest pause after a failure of the store. The first pauses of a strategy suit held keys, not outages.
+/// The shortest pause after a failure of the store. The first pauses of a strategy are meant for held keys, and are too
+/// short for outages.
 const STORE_PAUSE: Duration = Duration::from_millis(25);
 
-/// The longest pause after a failure if the claim has a queue entry, because the claim must keep its entry alive.
+/// The longest pause after a failure while the claim has a place in a queue, because the claim must keep its entry
+/// alive.
 const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a request waits for a key that another library has locked without an expiry before the log reports it.
+/// How long a request waits before the log reports that another library has locked the key without an expiry.
 const NO_EXPIRY_WARNING: Duration = Duration::from_secs(5);
 
 /// One acquisition under way.
@@ -45,7 +47,7 @@ pub(super) struct Acquire<'a> {
     pub(super) found: Found,
     /// Set if the grant of this request may linger.
     pub(super) expected: Option<Expected<'a>>,
-    /// The single grants that a request for several keys already has.
+    /// The grants of single keys that a request for several keys already has.
     pub(super) partial_grants: PartialGrants,
 }
 
@@ -92,7 +94,7 @@ impl<'a> Acquire<'a> {
 
     /// Runs the loop until it returns a hold or an error.
     pub(super) async fn run(&mut self) -> Result<Hold> {
-        // This check comes before the first request, because a lock cannot be held without a renewer.
+        // This comes before the first request, because a lock cannot be held without a renewer.
         let schedule = self.plan.hub.renewers.here()?;
         let rules = self.rules();
         let mut happened = match self.lingering().await {
@@ -122,8 +124,8 @@ impl<'a> Acquire<'a> {
                     Some(happened) => happened,
                     None => return Err(Box::pin(self.end(decision)).await),
                 },
-                // This future is boxed too: few waits end like this, and the future of every wait would otherwise have
-                // room for it.
+                // This future is boxed too. Few waits end like this, and otherwise the future of every wait would
+                // reserve memory for it.
                 Action::End(decision) => return Err(Box::pin(self.end(decision)).await),
             };
         }
@@ -133,7 +135,7 @@ impl<'a> Acquire<'a> {
         Event::Begins { busy: self.engine().local_queue.is_busy(&self.plan.key) }.into()
     }
 
-    /// Consults the strategy before the first request, to learn whether it would wait.
+    /// Consults the strategy before the first request: would it wait for a held key?
     fn consult(&self) -> Happened {
         let (local_queue, key) = (&self.engine().local_queue, &self.plan.key);
         let busy = local_queue.is_busy(key);
@@ -145,7 +147,8 @@ impl<'a> Acquire<'a> {
     /// Consults the strategy about a held key.
     fn decide(&mut self) -> Result<Happened> {
         self.engine().check_open()?;
-        // The local queue comes before the strategy, which would otherwise refuse a waiter that already has the grant.
+        // The local queue is read first. Otherwise the strategy could end the wait of a waiter that already has a
+        // hand-off.
         if let Some(news) = self.queue_news() {
             return Ok(news);
         }
@@ -179,13 +182,13 @@ impl<'a> Acquire<'a> {
             self.outlast_releases(ask).await?;
         }
         self.tries.count_one();
-        // The counter is read before the request. A reconnect during the request may lose the notification that should
-        // follow the answer.
+        // The counter is read before the request, because a reconnect during the request may lose the notification that
+        // follows the answer.
         self.notices.asked_in = self.engine().reconnects();
         self.set_asking(true);
         let answer = self.claim.ask(self.engine(), ask).await;
         self.set_asking(false);
-        // The time until the floor begins at the next pause, even after an error.
+        // The time until the next floor starts again with the next pause, even after an error.
         self.notices.relies_since = None;
         let answer = answer?;
         self.store.ask_again = None;
@@ -196,16 +199,17 @@ impl<'a> Acquire<'a> {
         Ok(answer)
     }
 
-    /// Waits until the releases of these keys that this process has sent are answered, for at most a second. Otherwise
-    /// the first request could be refused because of a lock that this process is releasing.
+    /// Waits, for at most a second, until the store has answered this process's releases of these keys. Otherwise a
+    /// lock that this process is just releasing could make the first request fail.
     ///
-    /// A request that queues in order of arrival does not wait, because requests of other processes would overtake it.
+    /// A request that queues in order of arrival does not wait here, because requests of other processes would overtake
+    /// it.
     async fn outlast_releases(&self, ask: Ask) -> Result<()> {
         if ask.enqueues() && self.plan.queue() == Queue::Fifo {
             return Ok(());
         }
         let (engine, releases) = (self.engine(), &self.engine().cleanup.under_way);
-        // Releases that begin later are ignored, because a busy key always has one under way.
+        // Releases that begin later are ignored. A busy key always has a release under way, so the wait would not end.
         let begun = releases.begun();
         for key in self.plan.keys() {
             while let Some(release) = releases.first(key, begun, || engine.clock.now()) {
@@ -221,8 +225,8 @@ impl<'a> Acquire<'a> {
         Ok(())
     }
 
-    /// Records in the local queue whether this waiter awaits an answer of the store. While its head waits for an
-    /// answer, the queue does not treat the head as stalled.
+    /// Records in the local queue whether this waiter awaits an answer of the store. A head that awaits an answer does
+    /// not count as stalled.
     fn set_asking(&self, asking: bool) {
         if let Some(waiter) = &self.waiter {
             waiter.set_asking(asking, self.now());
@@ -245,7 +249,7 @@ impl<'a> Acquire<'a> {
             never_expires(self.plan, self.waited());
         }
         if held.own && held.waiters.is_some_and(|waiters| waiters > 0) {
-            // The store may have notified before there was a local queue to receive the notification.
+            // The store may have sent its notification before the local queue existed.
             local_queue.contended(key);
         }
         Ok(())
@@ -257,7 +261,8 @@ impl<'a> Acquire<'a> {
             return Err(error.with_waited(self.waited()));
         }
         let now = self.now();
-        // The request must be sent again, and no notification will announce the right time.
+        // The request must be sent again. No notification will announce the right time, so the strategy chooses the
+        // pause.
         let contention = self.known(&Held::default(), now).with_notified(false);
         let pause = match self.plan.strategy.decide(&contention) {
             Decision::RetryAfter(pause) => pause.max(STORE_PAUSE),
@@ -274,18 +279,18 @@ impl<'a> Acquire<'a> {
         if self.place() == Place::Nowhere {
             return self.engine().sleep(pause).await;
         }
-        // The waiter stays in its place, so it can be notified during the pause.
+        // The waiter stays in its queue, so it can be notified during the pause.
         self.store.ask_again = Some(now.plus(pause.min(LONGEST_STORE_PAUSE)));
         Ok(())
     }
 
-    /// Removes the claim from the store's queue, and returns the error that ends the wait. The order matters: the
-    /// caller may release the key as soon as it has the error, and the store would then grant the key to an entry
+    /// Removes the claim from the store's queue, and returns the error that ends the wait. The entry is removed first.
+    /// As soon as the caller has the error, it may release the key, and the store would then grant the key to an entry
     /// without a waiter.
     async fn end(&mut self, decision: Decision) -> LockError {
         let held = self.found.held.clone();
         let error = self.give_up(decision, &held);
-        // If other waiters follow, the entry passes to the next head when this value is dropped.
+        // If other waiters of the local queue follow, dropping this value passes the entry on to the next head.
         if !self.leaves_its_entry_to_another() {
             self.claim.leave(self.engine()).await;
         }
@@ -298,10 +303,10 @@ impl<'a> Acquire<'a> {
 }
 
 impl Drop for Acquire<'_> {
-    /// Passes the entry in the store's queue to the next waiter, because the entry belongs to the local queue and not
-    /// to its head.
+    /// Passes the entry in the store's queue on to the next waiter, because the entry serves the whole local queue and
+    /// not only its head.
     fn drop(&mut self) {
-        // This happens before the fields are dropped. Otherwise the claim would release the entry that was passed on.
+        // The entry is passed on before the fields are dropped. Otherwise the dropped claim would release it.
         if let Some(waiter) = self.waiter.take().filter(|waiter| !waiter.is_served()) {
             let to_another = waiter.is_head() && waiter.others() > 0;
             waiter.leave_with(if to_another { self.claim.take_entry() } else { None });

@@ -1,4 +1,4 @@
-//! The state of an acquisition, apart from its claim and its place.
+//! Defines the state of an acquisition, except its claim and its place.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -14,9 +14,9 @@ pub(super) struct Tries {
     pub(super) started: Moment,
     /// The number of requests and pauses.
     pub(super) count: u32,
-    /// The number of requests per second that find the key held; see `refusal.rs`.
+    /// The number of requests per second that find the key held. `refusal.rs` computes it once.
     pub(super) rate: OnceLock<f64>,
-    /// Whether the claim was in the local queue before. `max_waiters` does not refuse a waiter that returns.
+    /// Whether the claim was in the local queue before. If it joins again, `max_waiters` does not refuse it.
     pub(super) has_queued: bool,
 }
 
@@ -47,8 +47,8 @@ pub(super) struct StoreHealth {
 
 /// The notifications that the waiter relies on.
 pub(super) struct Notices {
-    /// Since when the waiter relies on notifications. The time starts with its first pause after the last request, or
-    /// after it became the head of the local queue.
+    /// The time since which the waiter relies on notifications. It starts with the first pause after the last request,
+    /// or after the waiter became the head of the local queue.
     pub(super) relies_since: Option<Moment>,
     /// The value of [`Engine::reconnects`](crate::engine::Engine::reconnects) before the last request.
     pub(super) asked_in: u64,
@@ -68,9 +68,9 @@ pub(super) struct Found {
 pub(super) enum Holder {
     /// Another process, or an unknown holder.
     Elsewhere,
-    /// This process, which hands off or notifies when it releases.
+    /// This process. When it releases the key, it hands the grant off or notifies.
     Here {
-        /// When its lease is over, if the store knows.
+        /// When the holder's lease ends, if the store reports it.
         free_at: Option<Moment>,
     },
 }
@@ -80,7 +80,7 @@ impl Found {
         Self { held: Held::default(), holder: Holder::Elsewhere }
     }
 
-    /// Makes this from the answer `held`, which arrived at `now`.
+    /// Makes this value from the answer `held`, which arrived at `now`.
     pub(super) fn new(held: Held, now: Moment) -> Self {
         let free_at = held.remaining.map(|left| now.plus(left));
         Self { holder: if held.own { Holder::Here { free_at } } else { Holder::Elsewhere }, held }

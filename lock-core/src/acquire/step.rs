@@ -35,9 +35,10 @@ pub(super) struct Rules {
 /// The place in which an acquisition waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// No place: the next request is due at the end of the strategy's pause.
+    /// In no queue. The next request is due at the end of the strategy's pause.
     Nowhere,
-    /// In the local queue, but not at its head. The head sends the requests for the whole queue, or a holder hands off.
+    /// In the local queue, but not at its head. The waiter sends no requests: the head sends them, or a holder hands
+    /// off.
     BehindHead,
     /// At the head of the local queue, without an entry in the store's queue.
     AtHead,
@@ -48,7 +49,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// Returns whether the claim has an entry in the store's queue that this waiter keeps alive.
+    /// Returns whether the claim has an entry in the store's queue. This waiter then keeps the entry alive.
     pub(super) fn is_queued(self) -> bool {
         matches!(self, Self::HeadQueued | Self::Queued)
     }
@@ -69,13 +70,13 @@ pub(super) enum Asked {
 pub(super) struct State {
     pub(super) place: Place,
     pub(super) asked: Asked,
-    /// Whether the last request did not join the store's queue.
+    /// Whether the last request was of a kind that does not join the store's queue.
     pub(super) only_tried: bool,
     /// Whether the last request failed, so that the next one has a due time.
     pub(super) failing: bool,
     /// Whether the strategy decided to wait before the first request.
     pub(super) admitted: bool,
-    /// The decision that ends the wait, while the final attempt is under way.
+    /// The strategy's decision to end the wait. It is set while the final attempt is under way.
     pub(super) ending: Option<Decision>,
 }
 
@@ -93,14 +94,14 @@ impl State {
 /// An event of an acquisition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The acquisition begins. `busy`: this process holds the key or waits for it.
+    /// The acquisition begins. `busy` says whether this process holds the key or waits for it.
     Begins { busy: bool },
-    /// The strategy was consulted before the first request. `waits`: the strategy would wait. `was_held`: the key was
-    /// held a moment ago.
+    /// The strategy was consulted before the first request. `waits` says whether the strategy would wait, and
+    /// `was_held` whether the key was held a moment ago.
     Consulted { waits: bool, busy: bool, was_held: bool },
     /// The store answers that the key is held.
     Refused,
-    /// The store failed, and the strategy still waits.
+    /// The store failed, and the strategy continues to wait.
     Failed,
     /// A grant or a notification is unusable.
     Worthless,
@@ -108,9 +109,9 @@ pub(super) enum Event {
     Pauses(Duration),
     /// The strategy gives up.
     Enough(Decision),
-    /// The claim has joined the local queue. `asks`: the claim must send a request at once.
+    /// The claim has joined the local queue. `asks` says whether the claim must send a request at once.
     Joined { asks: bool, pause: Duration },
-    /// A claim for several keys has a single grant for each of them.
+    /// A claim for several keys has a single grant of each key.
     Gathered,
     /// Another request makes sense: the store or another waiter has notified this one, or a request is due.
     MustAsk,
@@ -133,9 +134,9 @@ pub(super) enum Action {
     Join(Duration),
     /// Acquire the keys one after another.
     Gather(Duration),
-    /// Wait, at most for this long.
+    /// Wait for at most this long.
     Wait(Duration),
-    /// Use a grant whose notification has arrived by now; otherwise give up.
+    /// Use the grant if its notification has arrived by now. Otherwise give up.
     Finish(Decision),
     /// Give up.
     End(Decision),
@@ -183,8 +184,8 @@ pub(super) fn next(rules: &Rules, mut state: State, event: Event) -> (State, Act
     (state, action)
 }
 
-/// Returns the first action: the cheapest request that can result in a grant. If consulting the strategy may save a
-/// request, or the request would queue, the strategy comes first.
+/// Returns the first action. Usually this is the cheapest request that can result in a grant. The strategy is consulted
+/// first if this may save a request, or if the request would queue.
 fn begin(rules: &Rules, busy: bool) -> Action {
     match rules.queue {
         _ if rules.several => Action::Ask(Ask::Try),
@@ -193,12 +194,12 @@ fn begin(rules: &Rules, busy: bool) -> Action {
     }
 }
 
-/// Returns the first action after the strategy was consulted. `held`: the key is probably held.
+/// Returns the first action after the strategy was consulted. `held` says whether the key is probably held.
 fn consulted(rules: &Rules, waits: bool, held: bool) -> Action {
     match rules.queue {
         _ if !waits => Action::Ask(Ask::Try),
         Queue::Fifo => Action::Ask(request(rules)),
-        // In this process no claim may wait, so only a request shows whether the key is still held.
+        // `max_waiters` lets no claim wait in this process, so only a request shows whether the key is still held.
         Queue::Barging if rules.room == Some(0) => Action::Ask(Ask::Probe),
         // The claim waits without a request, because its request could overtake other waiters.
         Queue::Barging if held => Action::Decide,
@@ -206,14 +207,15 @@ fn consulted(rules: &Rules, waits: bool, held: bool) -> Action {
     }
 }
 
-/// Returns the next action of a claim if its strategy waits.
+/// Returns the next action of a claim after its strategy has decided to wait.
 fn wait(rules: &Rules, state: State, pause: Duration) -> Action {
     match state.place {
         _ if rules.several && rules.in_order => Action::Gather(pause),
-        // The claim joins only now. A request that does not wait never joins, so it cannot receive a hand-off in place
-        // of a waiter.
+        // A claim joins only when it waits. If a request that does not wait joined, it could receive a hand-off that is
+        // due to a waiter.
         Place::Nowhere | Place::Queued if rules.hands_off => Action::Join(pause),
-        // Before the request the strategy would not wait; now that the holder is known, it waits.
+        // Before the first request the strategy would not wait, so the claim is not in the store's queue. Now that the
+        // holder is known, the strategy waits, and the claim queues.
         Place::Nowhere
             if rules.in_order && rules.queue == Queue::Fifo && state.only_tried && !state.failing =>
         {
@@ -223,8 +225,9 @@ fn wait(rules: &Rules, state: State, pause: Duration) -> Action {
     }
 }
 
-/// Returns the final request before the wait ends. If the last request was sent before a pause, the key may be free by
-/// now. A claim that sends heartbeats needs no final request, because the store would have notified it.
+/// Returns the final request before the wait ends, if one is due. If a pause has followed the last request, the key may
+/// be free by now. If the store has heartbeats, no such request is due, because the store would have notified the
+/// claim.
 fn last_try(rules: &Rules, asked: Asked) -> Option<Ask> {
     let is_due = match asked {
         Asked::Never => true,

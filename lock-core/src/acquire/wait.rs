@@ -11,25 +11,25 @@ use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::local_queue::Waiter;
 
-/// The longest pause of a waiter that others follow, if the store has no queue. A strategy with long pauses must not
-/// delay the other waiters.
+/// The longest pause of a waiter that has others after it, if the store has no queue. Without this limit, a strategy
+/// with long pauses would delay the other waiters.
 const LONGEST_IN_COMPANY: Duration = Duration::from_millis(200);
 
-/// How often a waiter in the local queue checks whether the waiters before it are being polled. Thousands of waiters
-/// cost nothing else while they wait.
+/// How often a waiter in the local queue checks whether the waiters before it are being polled. This check is the only
+/// cost of a waiter while it waits.
 const CHECK_IN: Duration = Duration::from_secs(1);
 
-/// How often the head and the next waiter check. All others depend on these two.
+/// How often the head and the next waiter check. They check more often, because all other waiters depend on them.
 const CHECK_IN_FIRST: Duration = Duration::from_millis(200);
 
-/// How long after the end of the holder's lease the waiter sends a request.
+/// How long a waiter waits after the end of the holder's lease before it sends a request.
 const AFTER_LEASE: Duration = Duration::from_millis(1);
 
 impl Acquire<'_> {
     /// Joins the local queue.
     ///
-    /// Before this waiter joined, a holder of this process may have released the key, and there was no waiter that it
-    /// could notify. In that case the claim sends another request.
+    /// A holder in this process may have released the key before this waiter joined, when there was no waiter to
+    /// notify. In that case the claim sends another request.
     pub(super) fn join(&mut self, pause: Duration) -> Result<Happened> {
         let engine = self.engine();
         let max = self.plan.max_waiters.filter(|_| !self.tries.has_queued).unwrap_or(usize::MAX);
@@ -46,23 +46,23 @@ impl Acquire<'_> {
         }
     }
 
-    /// Receives what the local queue has for this waiter: a hand-off, a turn to send a request, or an entry in the
-    /// store's queue.
+    /// Receives what the local queue has for this waiter: a hand-off, an entry in the store's queue, or its turn. A
+    /// waiter whose turn it is sends the next request for the local queue.
     pub(super) fn queue_news(&mut self) -> Option<Happened> {
         let waiter = self.waiter.as_mut()?;
-        // The hand-off comes first: it ends the wait, and passes to another waiter after 250 ms.
+        // The hand-off comes first, because it ends the wait. After 250 ms it would pass to another waiter.
         if let Some(handoff) = waiter.check_in() {
             return Some(Happened::Won(Won::Handoff(handoff)));
         }
-        // The turn is accepted in any case. A waiter that does not accept its turn seems not to be polled, and would be
-        // skipped.
+        // The turn is accepted even if no request follows. The queue skips a waiter that does not accept its turn,
+        // because such a waiter seems not to be polled.
         let (entry, must_ask) = waiter.take_left();
-        // An entry that cannot be adopted was rolled back, so this waiter must request a new one. If the waiter has an
-        // entry, the store notifies it.
+        // An entry that cannot be adopted was rolled back, so this waiter must request a new entry. A waiter with an
+        // entry sends no request, because the store notifies it.
         let adopted = entry.is_none_or(|entry| self.claim.adopt(entry));
         let asks = !adopted || must_ask && !self.claim.is_queued();
-        // While the store fails, a turn is ignored until the due time. The release after a failed request also causes a
-        // turn, and the next request would otherwise follow without a pause.
+        // While the store fails, no request is sent before its due time. The release after a failed request gives this
+        // waiter a turn again, which would otherwise cause the next request without a pause.
         (asks && self.store.ask_again.is_none()).then(|| Event::MustAsk.into())
     }
 
@@ -77,23 +77,24 @@ impl Acquire<'_> {
         }
     }
 
-    /// Returns the latest time of the next request. `end` is the end of the strategy's pause. Returns `None` if the
-    /// head of the local queue sends the requests for this waiter.
+    /// Returns the time at which the next request is due, even without a notification. `end` is the end of the
+    /// strategy's pause. Returns `None` if the head of the local queue sends the requests for this waiter.
     fn due(&mut self, place: Place, end: Moment, now: Moment) -> Option<Moment> {
         if place == Place::BehindHead {
-            // If the waiter becomes the head later, the time in which another head sent the requests must not count.
+            // While another waiter is the head, it sends the requests. This time must not count if this waiter becomes
+            // the head.
             self.notices.relies_since = None;
             return None;
         }
         let floor = self.floor(now);
         let store = self.engine().capability.waiting;
         match self.found.holder {
-            // A failing store comes first: a failed heartbeat is still due, and would be repeated in a tight loop.
+            // A failing store comes first. A failed heartbeat is still due, so it would be repeated in a tight loop.
             _ if self.store.ask_again.is_some() => self.store.ask_again,
             _ if place.is_queued() && store.by_heartbeats() => self.claim.heartbeat_due(),
             _ if place.is_queued() => Some(floor),
-            // A holder in this process hands off or notifies. If its lease belongs to a session, the store cannot
-            // report an end.
+            // A holder in this process hands off or notifies. If its lease belongs to a session, the store reports no
+            // end of the lease.
             Holder::Here { free_at } if store.in_order() => {
                 Some(free_at.map_or(floor, |free| free.plus(AFTER_LEASE)))
             }
@@ -102,15 +103,15 @@ impl Acquire<'_> {
         }
     }
 
-    /// Returns when a waiter sends a request although the store notifies it. Because of this limit, a lost notification
-    /// only delays the waiter.
+    /// Returns the time at which a waiter that relies on notifications sends a request anyway. Because of this limit, a
+    /// lost notification only delays the waiter.
     fn floor(&mut self, now: Moment) -> Moment {
         let since = *self.notices.relies_since.get_or_insert(now);
         since.plus(watch::floor(self.engine().capability.placement))
     }
 
-    /// Returns whether the store may have lost notifications since the last request, so that this waiter must send
-    /// another. In a local queue only the head sends it.
+    /// Returns whether this waiter must send another request, because the store may have lost notifications since the
+    /// last one. In a local queue only the head sends requests.
     fn has_missed(&self, place: Place) -> bool {
         place != Place::BehindHead && self.notices.asked_in != self.engine().reconnects()
     }
@@ -123,8 +124,8 @@ impl Acquire<'_> {
     /// Takes the pending notification of the store, or makes a new one. Returns `None` if this waiter does not watch
     /// the store.
     fn take_watch(&mut self, place: Place) -> Option<Watch> {
-        // The old watch is taken in any case. The store may notify only one watcher, and a waiter that is not the head
-        // would ignore that notification.
+        // The old watch is removed even if this waiter no longer watches. The store may notify only one watcher, and a
+        // waiter that is not the head would ignore that notification.
         let kept = self.notices.watch.take();
         if !self.watches(place) {
             return None;
@@ -134,7 +135,7 @@ impl Acquire<'_> {
         Some(kept.unwrap_or_else(|| Watch::new(self.engine(), &self.claim)))
     }
 
-    /// Returns whether this waiter is notified when its turn comes, and so sends no request at the end of a pause. The
+    /// Returns whether this waiter relies on a notification, and so sends no request at the end of a pause. The
     /// notification may come from the store that queues its claim, from the previous waiter in the local queue, or from
     /// a holder in this process.
     pub(super) fn is_notified(&self) -> bool {
@@ -152,7 +153,7 @@ impl Acquire<'_> {
 
     /// Waits for at most `pause`.
     pub(super) async fn wait(&mut self, pause: Duration) -> Result<Happened> {
-        // If a waiter was admitted without a request, this wait counts as its first try.
+        // If the waiter has sent no request yet, this wait counts as its first try.
         self.tries.count = self.tries.count.max(1);
         let began = self.now();
         loop {
@@ -162,7 +163,8 @@ impl Acquire<'_> {
             let (place, now) = (self.place(), self.now());
             let (wakes, asks) = self.wakes(place, pause, began, now);
             if let Some(waiter) = &self.waiter {
-                // With this time the other waiters can distinguish a long pause from a future that is not polled.
+                // From this time, the other waiters can distinguish a long pause from a future that is no longer
+                // polled.
                 waiter.checks_in_by(wakes);
             }
             match self.notice(place, wakes.remaining(now)).await? {
@@ -171,7 +173,7 @@ impl Acquire<'_> {
                 Notice::Changed => return Ok(Event::MustAsk.into()),
                 Notice::Time => {
                     if let Some(waiter) = &self.waiter {
-                        // While the head is not polled, no requests are sent for the waiters after it.
+                        // A head that is not polled sends no requests for the waiters after it, so it is skipped.
                         waiter.skip_stalled(self.now());
                     }
                     if asks {
@@ -187,7 +189,7 @@ impl Acquire<'_> {
     /// Returns when the waiter wakes, as seen at `now`, and whether it then sends a request. The strategy's `pause`
     /// started at `began`.
     fn wakes(&mut self, place: Place, pause: Duration, began: Moment, now: Moment) -> (Moment, bool) {
-        // In the middle of the pause, other waiters may join and notify this one.
+        // The pause is limited, because other waiters may join during it and depend on this one.
         let longest = match &self.waiter {
             Some(waiter) if self.engine().capability.waiting.in_order() => {
                 // A short pause needs no check of the queue.
@@ -201,10 +203,10 @@ impl Acquire<'_> {
         (due.unwrap_or(end), due.is_some())
     }
 
-    /// Returns the first notice, or [`Notice::Time`] after `sleep`. The head is woken if it must send a request.
+    /// Returns the first notice, or [`Notice::Time`] after `sleep`.
     async fn notice(&mut self, place: Place, sleep: Duration) -> Result<Notice> {
         match &self.waiter {
-            // In the usual case, only the local queue notifies the waiter.
+            // Usually only the local queue notifies the waiter.
             Some(waiter) if !self.watches(place) && !self.claim.is_queued() => {
                 self.notices.watch = None;
                 self.engine().check_open()?;
@@ -213,18 +215,18 @@ impl Acquire<'_> {
                 }
                 Ok(news_of_queue(waiter, sleep).await)
             }
-            // The future is boxed, because the future of every waiter would have room for this one.
+            // The future is boxed, because otherwise the future of every waiter would reserve memory for it.
             _ => Box::pin(self.any_notice(place, sleep)).await,
         }
     }
 
-    /// Returns the first notice if the store, or a change outside of the local queue, may notify too.
+    /// Returns the first notice, like [`notice`](Self::notice), if the store or the manager may notify too.
     async fn any_notice(&mut self, place: Place, sleep: Duration) -> Result<Notice> {
         let engine = self.engine();
         let mut changed = std::pin::pin!(engine.changed.notified());
-        // Waiters in the local queue are woken through the queue, because a list of all waiters would need a lock that
-        // all keys share. Any other waiter registers before the two checks. Otherwise it would miss a shutdown or a
-        // reconnect that happens between the checks and the wait.
+        // Waiters in the local queue are woken through that queue, because a list of all waiters would need a mutex
+        // that all keys share. Any other waiter registers before the two checks. Otherwise it would miss a shutdown or
+        // a reconnect between the checks and the wait.
         if self.waiter.is_none() {
             changed.as_mut().enable();
         }
@@ -272,7 +274,7 @@ enum Notice {
     News,
     /// The store has granted the waiter's request. The field is the number of waiters that remain.
     Served(usize),
-    /// The store has notified that another request makes sense, or notifications were lost.
+    /// The waiter must send a request: the store has notified it of a change, or notifications may be lost.
     Changed,
     /// The sleep is over.
     Time,

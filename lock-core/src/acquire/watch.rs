@@ -11,11 +11,11 @@ use crate::pending::PendingClaim;
 use crate::sync::Mutex;
 
 /// How long a waiter relies on the notifications of a remote store. The network may lose a notification, so the waiter
-/// sends a request this often in any case. This is a third of the rate of heartbeats.
+/// sends a request this often even without one. Heartbeats are sent three times as often.
 const REMOTE_FLOOR: Duration = WAITER_LEASE;
 
 /// How long a waiter relies on the notifications of a store in this process. Such a store loses no notification, so
-/// this interval only limits the cost of a bug. It is long, so that thousands of waiters cost the store nothing.
+/// this interval only limits the effect of a bug. It is long, because thousands of waiters must not load the store.
 const EMBEDDED_FLOOR: Duration = Duration::from_secs(60);
 
 /// Returns the longest time between two requests of a waiter that the store notifies.
@@ -28,8 +28,9 @@ pub(super) fn floor(placement: Placement) -> Duration {
 
 /// The pending [`Backend::changed`] of a waiting claim.
 ///
-/// A watch is kept over the pauses of a wait, because making one may cost the store a request. Otherwise a strategy
-/// that pauses for 200 ms would set and remove a watch five times a second. Three cases need a new watch:
+/// A watch is kept over several pauses of a wait, because a new watch may cost the store a request. Otherwise a
+/// strategy that pauses for 200 ms would set and remove a watch five times a second. A new watch is made in three
+/// cases:
 ///
 /// * The claim has another owner.
 /// * The claim has gained or lost an entry in the store's queue, so it waits for another event.
@@ -41,13 +42,13 @@ pub(super) struct Watch {
     /// Whether the claim had an entry in the store's queue.
     queued: bool,
     until: Moment,
-    /// This mutex is never locked. It only makes the field shareable: a boxed future cannot be shared between threads,
-    /// and the waiter that awaits this one can be.
+    /// This mutex is never locked. It only makes the field `Sync`, which the boxed future is not and the waiter must
+    /// be.
     changed: Mutex<BoxFuture<'static, ()>>,
 }
 
 impl Watch {
-    /// Makes a watch, which sends no request before it is first polled.
+    /// Makes a watch. It sends no request before it is first polled.
     pub(super) fn new(engine: &Arc<Engine>, claim: &PendingClaim) -> Self {
         let until = engine.clock.now().plus(floor(engine.capability.placement));
         let (owner, queued) = (claim.claim.owner, claim.is_queued());

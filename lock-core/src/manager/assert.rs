@@ -5,12 +5,12 @@ use crate::guard::LockScope;
 use crate::key::{IntoKey, Key};
 use crate::manager::LockManager;
 
-/// Asserts in debug builds that the calling task holds a lock. This is for functions that must be called under a lock.
+/// Asserts in debug builds that the calling task holds a lock. Use it in functions that must be called under a lock.
 ///
 /// The key is a text with the arguments of `format!`, or any other value that is a key. The attribute and the HTTP
-/// layer encode the values that they put into a key, but `format!` does not. A number is the same with and without
-/// encoding. If a text may have characters other than `A-Z a-z 0-9 . _ ~ -`, make the key with
-/// [`KeyBuilder`](crate::key::KeyBuilder), as below.
+/// layer encode the values that they put into a key, but `format!` does not. Encoding does not change a number. If a
+/// text may have characters other than `A-Z a-z 0-9 . _ ~ -`, make the key with [`KeyBuilder`](crate::key::KeyBuilder),
+/// as below.
 ///
 /// The key is written without its namespace. Without a manager, the namespace of
 /// [`LockManager::current`](crate::LockManager::current) applies. If there is no current manager, the namespace of the
@@ -19,12 +19,12 @@ use crate::manager::LockManager;
 ///
 /// A task holds the locks that it entered by [`run`](crate::LockRequest::run), the attribute or the HTTP layer; see
 /// [`LockScope`]. A guard from [`acquire`](crate::LockRequest::acquire) belongs to no task, and a spawned task has none
-/// of its parent's locks. [`LockScope::holds`](crate::LockScope::holds) makes the same check in every build, and does
-/// not panic.
+/// of its parent's locks. [`LockScope::holds`](crate::LockScope::holds) makes the same check in every build, but
+/// returns the result instead of panicking.
 ///
 /// # Panics
-/// With debug assertions, if the task does not hold the key. The text lists the keys that the task holds. If the task
-/// has lost the key, the text says so, and why.
+/// Panics with debug assertions, if the task does not hold the key. The text lists the keys that the task holds. If the
+/// task has lost the key, the text gives the reason.
 ///
 /// # Examples
 /// ```

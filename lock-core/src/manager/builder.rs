@@ -52,7 +52,7 @@ impl ManagerBuilder {
         }
     }
 
-    /// Connects like [`LockManager::connect`], and returns a builder, so that defaults can be set.
+    /// Connects like [`LockManager::connect`], but returns a builder, on which defaults can be set.
     ///
     /// # Errors
     /// As [`LockManager::connect`].
@@ -63,7 +63,7 @@ impl ManagerBuilder {
         connect::connect(url).await.map(Self::new)
     }
 
-    /// Connects like [`LockManager::from_env`], and returns a builder, so that defaults can be set.
+    /// Connects like [`LockManager::from_env`], but returns a builder, on which defaults can be set.
     ///
     /// # Errors
     /// As [`LockManager::from_env`].
@@ -74,7 +74,7 @@ impl ManagerBuilder {
         connect::from_env(None).await.map(Self::new)
     }
 
-    /// Connects like [`LockManager::from_env_or`], and returns a builder, so that defaults can be set.
+    /// Connects like [`LockManager::from_env_or`], but returns a builder, on which defaults can be set.
     ///
     /// # Errors
     /// As [`LockManager::from_env_or`].
@@ -85,16 +85,16 @@ impl ManagerBuilder {
         connect::from_env(Some(default)).await.map(Self::new)
     }
 
-    /// Sets the prefix of every key, which a colon follows. Services that share a store but not their locks need
-    /// different namespaces. A namespace has at most 64 characters of `A-Z a-z 0-9 . _ -`. Default: none, so that the
-    /// key is stored unchanged.
+    /// Sets the namespace: a prefix that is written before every key, with a colon between them. Services that share a
+    /// store but not their locks need different namespaces. A namespace has at most 64 characters of `A-Z a-z 0-9 . _
+    /// -`. By default there is no namespace, and keys are stored unchanged.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self
     }
 
-    /// Sets the name of the service in owner records. Default: none. Each distinct name is kept until the process ends,
-    /// so the name must not contain a tenant or a request.
+    /// Sets the name of the service in owner records. Default: none. Each distinct name stays in memory until the
+    /// process ends, so the name must not vary by tenant or by request.
     pub fn service(mut self, service: impl Into<String>) -> Self {
         self.service = service.into();
         self
@@ -106,8 +106,8 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets the strategy of requests that do not set one. The HTTP layer has another default. Default:
-    /// [`retry`](crate::strategy::retry()).
+    /// Sets the strategy of requests that do not set one. Default: [`retry`](crate::strategy::retry()). The HTTP layer
+    /// has its own default.
     pub fn strategy(mut self, strategy: impl Strategy) -> Self {
         self.profiles.defaults.strategy = Some(Arc::new(strategy));
         self
@@ -127,44 +127,44 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets how many keys one request for [several](LockManager::all) may have, from 1 to 1,000. The store locks all of
-    /// them in one step, during which it serves no other request. On Redis, 100 keys take about a millisecond, and
-    /// 1,000 keys about ten. A request for more keys fails with [`InvalidRequest`](LockErrorKind::InvalidRequest).
-    /// Default: 100.
+    /// Sets the largest number of keys in one request for [several keys](LockManager::all), from 1 to 1,000. The store
+    /// locks all of these keys in one step, and serves no other request during that step. On Redis, 100 keys take about
+    /// a millisecond, and 1,000 keys about ten. A request for more keys fails with
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest). Default: 100.
     pub fn max_keys(mut self, max: usize) -> Self {
         self.profiles.max_keys = max;
         self
     }
 
-    /// Adds a named set of defaults. If two have the same name, the last one counts.
+    /// Adds a profile: a named set of defaults. If two profiles have the same name, the last one counts.
     pub fn profile(mut self, name: impl Into<String>, profile: Profile) -> Self {
         self.profiles.coded.insert(name.into(), profile);
         self
     }
 
-    /// Registers the metrics of `template` at zero; see [`LockManager::register_template`]. Install the recorder of
-    /// metrics first.
+    /// Registers the metrics of `template` at zero; see [`LockManager::register_template`]. Install the metrics
+    /// recorder first.
     pub fn template(mut self, template: impl Into<String>) -> Self {
         self.settings.templates.push(template.into());
         self
     }
 
-    /// Sets whether spans and the log show the template instead of the key. This is for keys that contain names of
-    /// people. Errors and [`events`](LockManager::events) still contain the key, and the program decides how to use
-    /// them. Default: no.
+    /// Sets whether spans and the log show the template instead of the key. Use this if keys contain names of people.
+    /// Errors and [`events`](LockManager::events) still contain the key; the program decides where they appear.
+    /// Default: no.
     pub fn redact_keys(mut self, redact: bool) -> Self {
         self.settings.redact_keys = redact;
         self
     }
 
-    /// Sets after which time a held lock is reported. The report comes once, at WARN and in the metrics. A long hold
-    /// may mean that the body hangs, or that the guard was forgotten. Default: one hour.
+    /// Sets how long a lock may be held before it is reported. Each such lock is reported once, in the log at WARN and
+    /// in the metrics. A long hold may mean that the body hangs, or that the guard was forgotten. Default: one hour.
     pub fn warn_held_after(mut self, held: Duration) -> Self {
         self.settings.held_long = held;
         self
     }
 
-    /// Sets how long a request must have waited for its grant to be logged at INFO. Default: 1 s.
+    /// Sets after how long a wait the log reports a grant at INFO. Default: 1 s.
     pub fn log_waited_after(mut self, waited: Duration) -> Self {
         self.settings.waited_long = waited;
         self
@@ -173,10 +173,10 @@ impl ManagerBuilder {
     /// Builds the manager.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) in these cases: the namespace has other characters; the store
-    /// cannot hold a ttl of the defaults or of a profile; `max_keys` is out of its bounds; a strategy has no wait
-    /// limit, but one is set; the store's [`Capability`](crate::backend::Capability) contradicts itself.
-    /// [`Unavailable`](LockErrorKind::Unavailable) if the operating system returns no random bytes.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) in these cases: the namespace is too long or contains a
+    /// forbidden character; the store does not support a ttl of the defaults or of a profile; `max_keys` is out of its
+    /// bounds; a wait limit is set for a strategy that has none; the store's [`Capability`](crate::backend::Capability)
+    /// contradicts itself. [`Unavailable`](LockErrorKind::Unavailable) if the operating system returns no random bytes.
     pub fn build(self) -> Result<LockManager> {
         key::validate_namespace(&self.namespace)?;
         let (profiles, store) = (self.profiles, self.backend.capability_dyn());
@@ -188,8 +188,8 @@ impl ManagerBuilder {
 }
 
 impl LockManager {
-    /// Makes a manager over a new store in the memory of this process. It needs no server. Other processes are not
-    /// excluded.
+    /// Makes a manager over a new store in the memory of this process. It needs no server. Its locks do not exclude
+    /// other processes.
     ///
     /// # Panics
     /// If the operating system provides no random bytes.
@@ -198,8 +198,8 @@ impl LockManager {
         Self::builder(Memory::new()).build().expect("the operating system gives random bytes")
     }
 
-    /// Connects to the store that `url` names. Without a feature, that is `memory://`. The features of the crate add
-    /// these forms:
+    /// Connects to the store that `url` names. Without any feature, the only URL is `memory://`. The features of the
+    /// crate add these forms:
     ///
     /// * `redis`: `redis://host:port/db`, `unix:///path/to/redis.sock`,
     ///   `redis+sentinel://host:port,host:port/primary/db` and `redis+cluster://host:port,host:port`; with `tls` also
@@ -224,9 +224,9 @@ impl LockManager {
     /// Connects to the store that the environment variable `LOCK_URL` names.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the variable is not set or empty. For example, a template
-    /// that lacks its value leaves it empty. This is an error because a process that only locks for itself must not go
-    /// unnoticed. Otherwise as [`connect`](Self::connect).
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the variable is not set or empty. For example, a deployment
+    /// template without its value leaves the variable empty. There is no fallback to `memory://`, because locks that
+    /// exclude no other process must not go unnoticed. Otherwise as [`connect`](Self::connect).
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -234,9 +234,9 @@ impl LockManager {
         ManagerBuilder::from_env().await?.build()
     }
 
-    /// Connects to the store that the environment variable `LOCK_URL` names. If the variable is not set, uses the URL
-    /// `default`. This is for programs that also run on a machine without a store: `from_env_or("memory://")` keeps the
-    /// locks in this process, and excludes no other process.
+    /// Connects to the store that the environment variable `LOCK_URL` names. If the variable is not set, connects to
+    /// the URL `default`. Use this for programs that also run on a machine without a store: with
+    /// `from_env_or("memory://")`, the locks stay in this process, and exclude no other process.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the variable is set but empty. Otherwise as

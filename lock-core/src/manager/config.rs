@@ -1,7 +1,7 @@
 //! Reads profiles from a file and the environment, and checks the profiles that attributes name.
 //!
-//! A reload replaces a single pointer. A request clones this pointer once, so it sees one consistent state. A layer
-//! looks its profile up for each request.
+//! A reload replaces a single pointer. A request clones this pointer once, so the request sees one consistent state.
+//! The HTTP layer reads its profile anew for each request.
 
 use std::path::PathBuf;
 
@@ -30,22 +30,23 @@ impl ManagerBuilder {
     /// take = 2
     /// ```
     ///
-    /// Each option has the name, the words and the units that it has in `#[distributed_lock]`. A profile has all
-    /// options except those of a single function (`key`, `keys`, `fallback`, `handle`, `manager`, `crate`). It also has
-    /// `fencing` and `reentrant`.
+    /// The options have the same names, values and units as in `#[distributed_lock]`. The options `key`, `keys`,
+    /// `fallback`, `handle`, `manager` and `crate` belong to a single function, so a profile does not have them. A
+    /// profile also has the options `fencing` and `reentrant`.
     ///
     /// The name of a variable contains the profile and the option in upper case: `LOCK_PROFILE_CHECKOUT_TTL=1s`,
-    /// `LOCK_PROFILE_CHECKOUT_BACKOFF_MAX=1s`. In the name of a profile, an underscore replaces every character that is
-    /// not a letter or a digit. An empty variable counts as not set. Variables can also define a profile that the file
-    /// does not have; the name of that profile is in lower case.
+    /// `LOCK_PROFILE_CHECKOUT_BACKOFF_MAX=1s`. In the variable, every character of the profile's name other than a
+    /// letter or a digit becomes an underscore. An empty variable counts as not set. Variables can also define a
+    /// profile that the file does not have; the name of that profile is in lower case.
     ///
     /// For each option, the first of these sources counts: the request, the variable, the file, the profile of that
     /// name in the program ([`profile`](Self::profile)), and the manager. If one option refines another, both must come
     /// from the same source. For example, if a variable sets `strategy`, the `wait` of the file does not count.
     ///
     /// # Errors
-    /// `build` returns [`InvalidRequest`](LockErrorKind::InvalidRequest) with every mistake. Each mistake has its line
-    /// or variable, the nearest word, and the allowed values. `build` also fails if the file cannot be read.
+    /// `build` returns [`InvalidRequest`](LockErrorKind::InvalidRequest) if the configuration has a mistake. The error
+    /// lists every mistake with its line or variable, the most similar word, and the allowed values. `build` also fails
+    /// if the file cannot be read.
     ///
     /// # Examples
     /// ```
@@ -79,25 +80,28 @@ impl ManagerBuilder {
 }
 
 impl LockManager {
-    /// Reads the profiles again from the sources of [`ManagerBuilder::config`]. They apply to every request that is
-    /// made afterwards. Held locks and waiting requests keep their options. Without a configuration, nothing changes.
+    /// Reads the profiles again from the sources of [`ManagerBuilder::config`]. The new profiles apply to every later
+    /// request. Held locks and waiting requests keep their options. If the manager was built without these sources,
+    /// nothing changes.
     ///
-    /// Everything is checked first, also against the store. A configuration with a mistake changes nothing. All
-    /// profiles change at once: a request sees either the old state or the new one, never a mixture.
+    /// The whole configuration is checked first, also against the store. If it has a mistake, nothing changes. All
+    /// profiles change at once: a request sees either the old profiles or the new ones, never a mixture.
     ///
-    /// A profile may be changed or removed, except if an attribute of the program needs it unchanged. A request that
-    /// names a removed profile fails.
+    /// A reload may change or remove a profile, except if this makes an attribute of the program invalid. A request
+    /// that names a removed profile fails.
     ///
     /// Replace the file by a rename, as `mv` does within one file system. While an editor or `cp` writes the file, a
-    /// reload may read only a part of the profiles. If a file had profiles and has none now, it is refused; to remove
-    /// all of them, write an empty `[profile]` section. Files of more than 1 MiB are refused too, and so is anything
-    /// but a regular file.
+    /// reload may read only a part of the profiles. If the file had profiles and has none now, the reload refuses it.
+    /// To remove all profiles, write an empty `[profile]` section. The reload also refuses files of more than 1 MiB,
+    /// and anything that is not a regular file.
     ///
-    /// The calling thread reads the file. A process does not see changes of its variables from outside.
+    /// The calling thread reads the file. The variables of a process cannot be changed from outside, so a reload only
+    /// sees variables that the process itself changed.
     ///
     /// # Errors
     /// As for [`ManagerBuilder::config`]. [`InvalidRequest`](LockErrorKind::InvalidRequest) if an attribute names a
-    /// profile that was valid, and [`validate_attributes`](Self::validate_attributes) would refuse it in the new state.
+    /// profile that is valid now, and that [`validate_attributes`](Self::validate_attributes) would refuse after the
+    /// reload.
     ///
     /// # Examples
     /// ```
@@ -124,18 +128,18 @@ impl LockManager {
         engine.profiles.reload(&engine.capability)
     }
 
-    /// Checks that the manager has every profile that a `#[distributed_lock(profile = "..")]` of the program names.
-    /// This includes the attributes of every crate, even if their functions are never called. Call it at start-up.
+    /// Checks that the manager has every profile that a `#[distributed_lock(profile = "..")]` of the program names. The
+    /// check includes the attributes of every crate, even if their functions are never called. Call this at start-up.
     ///
     /// An attribute with `keys` and no `kind` needs a profile of kind `reentrant` or `write`, or a profile without a
-    /// kind. An attribute with `take` and no `kind` needs a profile of a semaphore with at least that many permits.
+    /// kind. An attribute with `take` and no `kind` needs a profile of a semaphore with at least `take` permits.
     ///
     /// The check includes attributes with `manager = ..`. If a program has several managers with different profiles,
-    /// check each with [`validate`](Self::validate).
+    /// check each manager with [`validate`](Self::validate) instead.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) with every mistake. Each mistake has the name of the profile,
-    /// the function and line that use it, and the profile that may be meant.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if an attribute is invalid. The error lists every mistake with
+    /// the name of the profile, the function and line of the attribute, and the profile that may be meant.
     ///
     /// # Examples
     /// ```standalone_crate

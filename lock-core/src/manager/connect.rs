@@ -13,7 +13,8 @@ const VARIABLE: &str = "LOCK_URL";
 /// A function that connects to the store that a URL names.
 type Connect = for<'a> fn(&'a str) -> BoxFuture<'a, Result<Arc<dyn DynBackend>>>;
 
-/// All stores, each with the schemes of its URLs, the feature that it needs, and the function that connects.
+/// All stores. Each entry has the schemes of the store's URLs, the feature that it needs, and the function that
+/// connects.
 const STORES: &[Store] = &[
     Store { connect: Some(|url| open(memory(url))), ..Store::new(&["memory"], "") },
     Store {
@@ -47,7 +48,7 @@ const STORES: &[Store] = &[
 struct Store {
     /// The part of a URL before `://`. The part in brackets is optional.
     schemes: &'static [&'static str],
-    /// The feature of the crate that a build needs for this store, or an empty text.
+    /// The feature of the crate that this store needs. The text is empty if the store needs none.
     feature: &'static str,
     /// `None` if this build does not have the store.
     connect: Option<Connect>,
@@ -63,7 +64,7 @@ impl Store {
     }
 }
 
-/// Returns whether `name` is `scheme`, with or without the part in brackets.
+/// Returns whether `name` equals `scheme`, with or without the optional part in brackets.
 fn is_of(scheme: &str, name: &str) -> bool {
     let Some((before, rest)) = scheme.split_once('[') else { return name == scheme };
     let (option, after) = rest.split_once(']').unwrap_or((rest, ""));
@@ -82,8 +83,8 @@ fn known() -> String {
 }
 
 /// Connects to the store that the environment names. If the variable is not set, connects to `default`; without a
-/// default, returns an error. A variable that is set but empty is also an error. A template without its value has this
-/// effect, and no one intends processes that each lock only for themselves.
+/// default, returns an error. A variable that is set but empty is always an error: a deployment template without its
+/// value causes this, and a fallback to `memory://` would exclude no other process.
 pub(super) async fn from_env(default: Option<&str>) -> Result<Arc<dyn DynBackend>> {
     let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
     match (std::env::var(VARIABLE), default) {
@@ -127,7 +128,7 @@ pub(super) async fn connect(url: &str) -> Result<Arc<dyn DynBackend>> {
     Err(LockError::new(LockErrorKind::Unsupported, detail))
 }
 
-/// Boxes the store of a URL, because each store has its own type.
+/// Connects to a store, and boxes it, because each store has its own type.
 fn open<'a, B: Backend>(
     connecting: impl Future<Output = Result<B>> + Send + 'a,
 ) -> BoxFuture<'a, Result<Arc<dyn DynBackend>>> {
@@ -137,7 +138,7 @@ fn open<'a, B: Backend>(
     })
 }
 
-/// Makes a memory store. Its URL must have nothing after the scheme, because the store connects to nothing.
+/// Makes a memory store. Its URL must end after `://`, because the store connects to no server.
 fn memory(url: &str) -> impl Future<Output = Result<Memory>> + use<> {
     let named = url.split_once("://").is_some_and(|(_, rest)| !rest.is_empty());
     let detail = "`memory://` takes nothing behind it: every such manager has a store of its own";
@@ -182,7 +183,7 @@ mod tests {
         );
     }
 
-    /// The error for a scheme names the missing feature. A build with all features lacks none.
+    /// The error for a scheme names the missing feature. In a build with all features, no feature is missing.
     #[tokio::test]
     async fn a_store_that_the_build_lacks_is_told_with_its_feature() {
         for (url, feature, on) in [

@@ -1,4 +1,4 @@
-//! Keeps the default manager of the process, which is set once.
+//! Keeps the default manager of the process. It can be set only once.
 
 use std::sync::Arc;
 
@@ -34,11 +34,12 @@ pub(super) fn installed() -> Result<Arc<Hub>> {
 }
 
 impl LockManager {
-    /// Returns the manager of the calling task's [`scope`](Self::scope). Without such a scope, returns the
+    /// Returns the manager of the calling task's [`scope`](Self::scope). If the task is in no such scope, returns the
     /// [installed](Self::install) manager.
     ///
     /// # Errors
-    /// [`NotInstalled`](LockErrorKind::NotInstalled) if there is no such manager. The text contains the line to add.
+    /// [`NotInstalled`](LockErrorKind::NotInstalled) if the task has no scope and no manager is installed. The text
+    /// contains the line of code to add.
     pub fn current() -> Result<Self> {
         LockScope::current().manager().cloned().map_or_else(installed, Ok).map(Self::from_hub)
     }

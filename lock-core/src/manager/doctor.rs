@@ -1,4 +1,4 @@
-//! Finds what endangers locks in the way a store is set up and used, for operators.
+//! Finds problems of a store's setup and use that endanger locks, for operators.
 
 use std::cmp::Reverse;
 
@@ -10,28 +10,34 @@ use crate::error::LockErrorKind;
 use crate::error::Result;
 use crate::manager::LockManager;
 
-/// The largest number of keys that are named one by one.
+/// The largest number of keys that get a finding each. The other keys are only counted.
 const NAMED: usize = 10;
 
 impl LockManager {
-    /// Looks for what endangers locks, in the settings of the store and in its locks, and says what to do about each. It
-    /// only reads. The findings are sorted by [severity](Severity), dangers first; the list is empty if nothing was found.
+    /// Checks the settings of the store and its locks for problems that endanger locks. Each finding says what to do
+    /// about the problem. The check changes nothing. The findings are sorted by [severity](Severity), dangers first.
+    /// The list is empty if there is no problem.
     ///
     /// The page of each store ([Redis](crate::backend::redis), [Postgres](crate::backend::postgres),
-    /// [etcd](crate::backend::etcd), [ZooKeeper](crate::backend::zookeeper), [Redlock](crate::backend::redlock)) lists the
-    /// checks. Some need a right that locks do not need: if the user lacks it, a [note](Severity::Note) names the right.
-    /// This call is for people, and not for a probe: it makes several requests, and lists all locks of the namespace, as
-    /// [`locks`](Self::locks) does. A probe [pings](Self::ping).
+    /// [etcd](crate::backend::etcd), [ZooKeeper](crate::backend::zookeeper), [Redlock](crate::backend::redlock)) lists
+    /// its checks. Some checks need a permission that locks do not need. If the store's user lacks this permission, a
+    /// [note](Severity::Note) names it. Do not call this in a health probe, because it makes several requests, and
+    /// lists all locks of the namespace, as [`locks`](Self::locks) does. A probe should call [`ping`](Self::ping).
     ///
-    /// On every store it also looks at:
+    /// On every store, the check also has these rules:
     ///
     /// | rule | severity | what |
     /// | --- | --- | --- |
-    /// | `store.refuses` | danger | no lock can be taken now, by the answer to a [ping](Self::ping) |
-    /// | `store.degraded` | warning | what a ping calls degraded |
-    /// | `locks.without_expiry` | warning | a key of another program whose lock never ends |
-    /// | `locks.held_long` | note | others wait for a lock that is held for more than 10 s, and ten times as long as half of its kind: of the locks whose keys have all but the last `:` part in common, if 20 of them are held. The store must show [since when](crate::HolderInfo::held_since); a clock that differs shifts this. A leader that others wait to succeed may be named too |
-    /// | `locks.unlisted` | note | the user may not list the locks |
+    /// | `store.refuses` | danger | a [ping](Self::ping) fails, so no lock can be acquired now |
+    /// | `store.degraded` | warning | a ping reports a [degraded](crate::backend::Ping::degraded) part of the store |
+    /// | `locks.without_expiry` | warning | another program holds a key with a lock that never expires |
+    /// | `locks.held_long` | note | a lock with waiters is held for unusually long; see below |
+    /// | `locks.unlisted` | note | the locks cannot be listed |
+    ///
+    /// `locks.held_long` compares locks whose keys differ only in the part after the last `:`. At least 20 of them must be
+    /// held. A lock with waiters is reported if it is held for more than 10 s, and for more than ten times the median. The
+    /// store must show [when it granted the lock](crate::HolderInfo::held_since); if its clock differs from the clock of
+    /// this process, the time is wrong by the difference. A leader that has waiting candidates may be reported too.
     ///
     /// # Errors
     /// [`Unavailable`](LockErrorKind::Unavailable) when the store does not answer,
@@ -84,9 +90,9 @@ impl LockManager {
     }
 }
 
-/// Returns whether a finding says already that a server which the ping names does not answer.
+/// Returns whether a finding already reports the server that `sentence`, a text of the ping, names.
 fn is_told(sentence: &str, findings: &[Finding]) -> bool {
-    // No digit may follow the name: `a:6379` does not name `a:637`.
+    // A name that a digit follows does not count: `a:6379` does not name `a:637`.
     let names = |name: &str| {
         let ends = sentence.match_indices(name).map(|(at, name)| &sentence[at + name.len()..]);
         ends.into_iter().any(|rest| !rest.starts_with(|next: char| next.is_ascii_digit()))
@@ -110,7 +116,7 @@ fn unlisted(error: &str) -> Finding {
     Finding::new(Severity::Note, "locks.unlisted", format!("the locks cannot be listed: {error}"), advice)
 }
 
-/// Finds keys that another program holds for ever: this library gives each lease an end.
+/// Finds keys that another program holds without an expiry. Every lease of this library has an expiry.
 fn without_expiry(locks: &[LockInfo]) -> Vec<Finding> {
     let for_ever: Vec<&LockInfo> = locks
         .iter()

@@ -1,21 +1,22 @@
-//! Locks that are held for much longer than others of their kind. Pure.
+//! Finds locks that are held for much longer than others of their kind, without I/O. Locks are of one kind if their
+//! keys differ only in the part after the last `:`.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::backend::{Finding, HolderInfo, LockInfo, Severity};
 
-/// How many locks of a kind must be held, to tell what is usual.
+/// How many locks of a kind must be held, so that their median shows the usual duration.
 const HELD: usize = 20;
-/// A lock is held for long if it is older than this many times the median of its kind, and older than [`SHORT`].
+/// A lock is held for long if its age is more than [`SHORT`], and more than this many times the median age of its kind.
 const TIMES: u32 = 10;
 const SHORT: Duration = Duration::from_secs(10);
-/// The largest number of keys that are named.
+/// The largest number of findings. The oldest locks are reported.
 const NAMED: usize = 10;
 
 /// Returns a finding for each key that is held for much longer than the others of its kind, while others wait for it.
-/// Keys without waiters are left out, because the tasks of one process may hand a key off to each other for as long as
-/// they like. `now` is the time since the Unix epoch.
+/// Keys without waiters are not reported, because the tasks of one process may hand a key off to each other without a
+/// time limit. `now` is the time since the Unix epoch.
 pub(super) fn find(locks: &[LockInfo], now: Duration) -> Vec<Finding> {
     let mut kinds: HashMap<&str, Vec<Held<'_>>> = HashMap::new();
     for lock in locks {
@@ -36,7 +37,7 @@ pub(super) fn find(locks: &[LockInfo], now: Duration) -> Vec<Finding> {
     long.into_iter().take(NAMED).map(|(_, finding)| finding).collect()
 }
 
-/// Returns the part that the keys of one kind have in common: `shop:order` of `shop:order:42`.
+/// Returns the part of the key that all keys of its kind share. For `shop:order:42` this is `shop:order`.
 fn kind(key: &str) -> Option<&str> {
     key.rsplit_once(':').map(|(kind, _)| kind)
 }
@@ -44,14 +45,16 @@ fn kind(key: &str) -> Option<&str> {
 /// A key that is held.
 struct Held<'a> {
     lock: &'a LockInfo,
-    /// For how long, if the store shows it.
+    /// The time since the grant, if the store shows when it granted the lock.
     age: Option<Duration>,
-    /// For how long at most: since the request of its holder, if the store does not show the time of the grant.
+    /// The longest time for which the key may be held. If the store does not show the time of the grant, this is the
+    /// time since the holder's request.
     at_most: Duration,
 }
 
 impl<'a> Held<'a> {
-    /// Describes a key; `None` if it is only kept, or held by another library.
+    /// Describes a key. Returns `None` if the key has no holder of this library, or is only
+    /// [kept](crate::LockRequest::min_hold) after its release.
     fn new(lock: &'a LockInfo, now: Duration) -> Option<Self> {
         let holders = || lock.holders.iter().filter(|holder| !holder.kept);
         let age =
@@ -119,7 +122,7 @@ mod tests {
         }
     }
 
-    /// Up to half of the locks may hang. The other half still shows the usual duration of a hold.
+    /// If fewer than half of the locks hang, the others still show the usual duration of a hold.
     #[test]
     fn many_may_be_long_and_the_oldest_are_named() {
         let mut locks: Vec<_> = (0..30).map(|at| held(&format!("shop:order:{at}"), Some(1), 0)).collect();
@@ -134,7 +137,7 @@ mod tests {
         );
     }
 
-    /// A short lock ends before the store shows when it was granted. It still counts for the usual duration.
+    /// A short lock ends before the store shows the time of its grant. Such a lock still counts for the usual duration.
     #[test]
     fn a_lock_without_the_time_of_its_grant_counts_by_its_request() {
         let record = || Some(OwnerRecord::new(Identity::of_this_process("").into(), None));

@@ -1,4 +1,4 @@
-//! Shows operators which locks are held, and by which holders.
+//! Shows operators the held locks and their holders.
 
 use crate::backend::{GrantId, Listed, LockInfo};
 use crate::error::Result;
@@ -11,14 +11,14 @@ use crate::manager::LockManager;
 const LIMIT: usize = 10_000;
 
 impl LockManager {
-    /// Lists every lock in this manager's namespace, including the locks of other processes. Each lock has its holders,
-    /// the rest of their leases, and its waiters. The list has at most 10,000 locks; [`Listed::truncated`] says whether
-    /// there are more.
+    /// Lists every lock in this manager's namespace, including the locks of other processes. The list shows the holders
+    /// and waiters of each lock, and how long each holder's lease still lasts. It has at most 10,000 locks;
+    /// [`Listed::truncated`] is set if there are more.
     ///
-    /// With a namespace, the list also contains locks of other client libraries in that namespace, without a record. A
-    /// manager without a namespace sees all locks of the store that this library made. The list is for people, not for
-    /// decisions, because it may be out of date when it arrives. Redis scans all of its keys for the list. It does so
-    /// in steps, and serves other clients in between.
+    /// If the manager has a namespace, the list also contains the locks of other client libraries in that namespace;
+    /// these locks have no owner record. If the manager has no namespace, the list contains all locks of this library
+    /// in the store. The list may be out of date when it arrives, so use it to inform people, not for decisions. Redis
+    /// scans all of its keys for the list, in steps, and serves other clients between two steps.
     ///
     /// # Errors
     /// [`Unsupported`](LockErrorKind::Unsupported) if the store cannot list locks,
@@ -47,7 +47,7 @@ impl LockManager {
         self.locks_matching("").await
     }
 
-    /// Lists locks like [`locks`](Self::locks), limited to keys that begin with `prefix` after the namespace.
+    /// Lists locks like [`locks`](Self::locks), but only those whose keys, without the namespace, begin with `prefix`.
     ///
     /// # Errors
     /// As [`locks`](Self::locks).
@@ -65,15 +65,15 @@ impl LockManager {
     }
 
     /// Returns the holders and the waiters of `key`, as in [`locks`](Self::locks). Returns `None` if the key has no
-    /// holder. This costs one request, however many keys the store has. The result is for people and for metrics. It
-    /// may be out of date when it arrives, so it does not replace a request for the lock.
+    /// holder. This costs one request, regardless of the number of keys in the store. The result is for people and for
+    /// metrics. It may be out of date when it arrives, so it does not replace a request for the lock.
     ///
-    /// A holder that uses another library is included, without a record.
+    /// The result includes holders that use another library, without an owner record.
     ///
     /// # Errors
     /// As [`locks`](Self::locks), and [`InvalidKey`](LockErrorKind::InvalidKey).
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the key holds data that are not a lock. Every request for
-    /// that key is then refused too.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the store has data under this key that are not a lock.
+    /// Every lock request for that key then fails too.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -105,7 +105,7 @@ impl LockManager {
 
     /// Returns whether `key` is held. Readers, holders of a permit and clients of other libraries count as holders. A
     /// key that is [kept](crate::LockRequest::min_hold) counts as held. As with [`inspect`](Self::inspect), the answer
-    /// may be out of date when it arrives, and does not replace a lock.
+    /// may be out of date when it arrives, so it does not replace a request for the lock.
     ///
     /// # Errors
     /// As [`inspect`](Self::inspect).
@@ -130,15 +130,16 @@ impl LockManager {
     }
 
     /// Removes one grant of `key` from its holder, and serves the next waiter. Returns whether the grant still existed.
-    /// `id` is the id of a holder in [`locks`](Self::locks). A later holder is not affected, with one exception: a task
-    /// in the same process to which the grant was handed off. The log records the call with `reason`.
+    /// `id` is the id of a holder in [`locks`](Self::locks). If the key has a new grant by now, that grant stays. If
+    /// the holder has handed its grant off to another task of its process, the other task loses the lock. The log
+    /// records the call with `reason`.
     ///
-    /// Write `key` as in a request, and as [`locks`](Self::locks) shows it: without the manager's namespace.
+    /// Write `key` without the manager's namespace, as in a request and as in the result of [`locks`](Self::locks).
     ///
-    /// The holder's lock is [lost](LossReason::Forced) at once, because every process that holds locks is notified.
-    /// This message may not arrive, if the connection of the holder is broken or only a few milliseconds old. In that
+    /// The store notifies every process that holds locks, so the holder's lock is [lost](LossReason::Forced) at once.
+    /// If the holder's connection is broken or only a few milliseconds old, the notification may not arrive. In that
     /// case the lock is lost at its next renewal, as [`Taken`](LossReason::Taken), up to a third of its ttl later.
-    /// Until then two holders may work, so the protected resource should compare [fencing
+    /// Until then two holders may work at the same time, so the protected resource should compare [fencing
     /// tokens](crate::LockGuard::fencing_token).
     ///
     /// # Errors

@@ -17,7 +17,8 @@ use crate::options::{Profile, find};
 use crate::owner::Identity;
 use crate::request::LockRequest;
 
-/// The entry point: makes requests for locks in one store. It is cheap to clone, and clones share everything.
+/// The entry point of the library. A manager makes requests for locks in one store. Clones are cheap, and share all
+/// state.
 ///
 /// # Examples
 /// ```
@@ -54,9 +55,9 @@ impl LockManager {
 
     /// Returns a request for the exclusive lock of `key`. The task that holds the key may enter the lock again.
     ///
-    /// The text is used unchanged, and placeholders are not filled in. Encode parts that come from outside in the same
-    /// way as the attribute and the HTTP layer. Then no value can imitate another key, and the same value means the
-    /// same key everywhere:
+    /// The text of the key is used unchanged; placeholders such as `<id>` are not replaced. Encode values that come
+    /// from outside with a [`KeyBuilder`](crate::key::KeyBuilder), as the attribute and the HTTP layer do. Then no
+    /// value can imitate another key, and the same value results in the same key everywhere:
     /// ```
     /// # fn main() -> Result<(), lock_core::LockError> {
     /// use lock_core::{LockManager, key::KeyBuilder};
@@ -72,19 +73,18 @@ impl LockManager {
         self.request(key, Kind::Reentrant)
     }
 
-    /// Requests all of `keys` or none, each exclusively. While the lock is held, no one can [read](Self::read) any of
-    /// the keys, so it is also the way to write to several things that others read. The keys are sorted and
-    /// deduplicated. So two requests with the same keys in different orders never wait for each other. A request that
-    /// waits for one key waits for all of them, and a lock that loses one key loses all of them. Fails with
+    /// Requests an exclusive lock of all `keys` at once. The request gets all of the keys or none. The lock also
+    /// excludes [readers](Self::read) of each key. The keys are sorted and deduplicated, so two requests with the same
+    /// keys in different orders never deadlock. A lock that loses one key loses all of them. Fails with
     /// [`Unsupported`](LockErrorKind::Unsupported) if the store cannot lock several keys.
     ///
-    /// While one of the keys is held, the request waits for the keys one after another. It keeps the keys that it
-    /// already has for as long as it is polled. Without polls it loses them after its ttl, and starts again at the next
-    /// poll. All keys share one time limit, and an error names the key that was held. The lock has one [fencing
-    /// token](crate::LockGuard::fencing_token), which is larger than every earlier token of each key. `max_waiters`
-    /// applies to each key separately. If the task already holds some of the keys but not all, the request fails with
-    /// [`Reentered`](LockErrorKind::Reentered), because it would wait for itself. A request may have at most
-    /// [`max_keys`](crate::ManagerBuilder::max_keys) keys, by default 100.
+    /// If one of the keys is held, the request acquires the keys one after another. While its future is polled, it
+    /// keeps the keys that it already has. If the future is not polled for the ttl, it loses these keys, and starts
+    /// again at the next poll. All keys share one time limit, and an error names the key that was held. The lock has
+    /// one [fencing token](crate::LockGuard::fencing_token), which is larger than every earlier token of each key.
+    /// `max_waiters` applies to each key separately. If the task already holds some of the keys but not all, the
+    /// request fails with [`Reentered`](LockErrorKind::Reentered), because it would wait for itself. A request may have
+    /// at most [`max_keys`](crate::ManagerBuilder::max_keys) keys, by default 100.
     ///
     /// # Examples
     /// ```
@@ -102,11 +102,11 @@ impl LockManager {
         LockRequest::for_all(Arc::clone(&self.hub), keys)
     }
 
-    /// Requests `key` in strict order of arrival across all processes.
+    /// Requests an exclusive lock of `key`. The store grants it in strict order of arrival across all processes.
     ///
     /// Every waiter has its own place in the store's queue. Each release goes to the store, which grants the lock to
-    /// the next waiter in any process. So passing the lock on costs a round trip to the store, even inside one process.
-    /// On a busy key, [`lock`](Self::lock) is faster.
+    /// the next waiter in any process. So each change of the holder costs a round trip to the store, even inside one
+    /// process. On a busy key, [`lock`](Self::lock) is faster.
     ///
     /// A waiter that dies delays the waiters after it by its ttl, or by the [waiter
     /// lease](crate::backend::Waiting::Watch) of the store if that is shorter. The waiter lease is 2 s on Redis and
@@ -116,37 +116,38 @@ impl LockManager {
         self.request(key, Kind::Fair)
     }
 
-    /// Requests `key` to read. A key has any number of readers, or one writer. A reader waits until the writers that
-    /// already wait have had the lock. Each reader has its own lease, so the lease of a dead reader ends even if other
-    /// readers renew theirs. A task that reads cannot write; it fails at once with [`Upgrade`](LockErrorKind::Upgrade).
-    /// Fails with [`Unsupported`](LockErrorKind::Unsupported) if the store has no shared locks.
+    /// Requests a read lock of `key`. A key has any number of readers, or one writer. A new reader waits for the
+    /// writers that arrived before it. Each reader has its own lease, so the lease of a crashed reader expires even if
+    /// other readers renew theirs. A task that holds the read lock cannot get the write lock: its request fails at once
+    /// with [`Upgrade`](LockErrorKind::Upgrade). Fails with [`Unsupported`](LockErrorKind::Unsupported) if the store
+    /// has no shared locks.
     pub fn read(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Read)
     }
 
-    /// Requests `key` to write, for one writer and no readers. A writer gets the lock before readers that arrive later,
-    /// and can become a reader with [`downgrade`](crate::LockGuard::downgrade). Otherwise this is like
-    /// [`read`](Self::read). A read lock cannot become a write lock: if you may have to write, request `write`, and
-    /// downgrade later.
+    /// Requests the write lock of `key`, for one writer and no readers. A writer gets the lock before readers that
+    /// arrive later, and can become a reader with [`downgrade`](crate::LockGuard::downgrade). A read lock cannot become
+    /// a write lock: if you may have to write, request `write`, and downgrade later. See also [`read`](Self::read).
     pub fn write(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Write)
     }
 
     /// Requests one of `permits` permits of `key`, in order of arrival. Each permit has its own lease, which is renewed
-    /// like a lock. Every request must name the same number of permits. While permits are held, a request with another
-    /// number or of another kind fails with [`InvalidRequest`](LockErrorKind::InvalidRequest); the text names both, and
-    /// says what to do. Fails with [`Unsupported`](LockErrorKind::Unsupported) if the store has no semaphores.
+    /// like a lock. Every request for the key must name the same number of permits. While permits are held, a request
+    /// with another number or of another kind fails with [`InvalidRequest`](LockErrorKind::InvalidRequest). The text
+    /// names both numbers or kinds, and says what to do. Fails with [`Unsupported`](LockErrorKind::Unsupported) if the
+    /// store has no semaphores.
     ///
     /// A deployment that changes the number must let the old permits expire first, or use a new key. While instances
     /// with the old number hold permits, instances with the new number are refused. If the number is part of the key,
-    /// as in `pool:8` and `pool:10`, both groups continue. Until the last old instance is gone, the two numbers then
-    /// add up.
+    /// as in `pool:8` and `pool:10`, old and new instances both get permits. Until the last old instance is gone, up to
+    /// the sum of both numbers of permits can then be held.
     pub fn semaphore(&self, key: impl IntoKey, permits: u32) -> LockRequest {
         self.request(key, Kind::Semaphore { permits })
     }
 
-    /// Requests `key` as `kind`, for callers that have the kind as a value. `None` stands for the kind of the request's
-    /// [profile](LockRequest::profile), or for [`Kind::Reentrant`] if the profile has no kind.
+    /// Requests `key` with the lock type `kind`. Use this if the kind is a value of your program. `None` stands for the
+    /// kind of the request's [profile](LockRequest::profile), or for [`Kind::Reentrant`] if the profile has no kind.
     ///
     /// # Examples
     /// ```
@@ -167,25 +168,26 @@ impl LockManager {
         LockRequest::new(Arc::clone(&self.hub), key, kind.into())
     }
 
-    /// Returns the count-down latch `key`, with which a task waits until a number of others are done. The key is used
-    /// as in [`lock`](Self::lock). Fails with [`Unsupported`](LockErrorKind::Unsupported) if the store has no latches.
+    /// Returns the count-down latch `key`. With a latch, a task waits until a number of other tasks are done. The key
+    /// is used as in [`lock`](Self::lock). Fails with [`Unsupported`](LockErrorKind::Unsupported) if the store has no
+    /// latches.
     pub fn latch(&self, key: impl IntoKey) -> CountDownLatch {
         CountDownLatch::new(Arc::clone(&self.hub), key)
     }
 
-    /// Returns a candidate for the leadership of `key`. This works over every store with fencing tokens. The key is
-    /// used as in [`lock`](Self::lock), and the leader holds an exclusive lock of the key. See
-    /// [`leader`](crate::leader).
+    /// Returns a candidate for the leadership of `key`. The store must have fencing tokens. The key is used as in
+    /// [`lock`](Self::lock), and the leader holds an exclusive lock of the key. See [`leader`](crate::leader).
     pub fn leader(&self, key: impl IntoKey) -> LeaderElection {
         LeaderElection::new(Arc::clone(&self.hub), key)
     }
 
-    /// Checks that the manager has the profiles with these names. Without this check, a missing profile would only be
-    /// noticed at its first use. The contents of the profiles were checked when the manager was built. With the feature
-    /// `config`, [`validate_attributes`](Self#method.validate_attributes) needs no list, because it finds the names in
-    /// `#[distributed_lock(profile = "..")]`.
+    /// Checks that the manager has the profiles with these names. Without this check, only the first request that uses
+    /// a missing profile would fail. The contents of the profiles are checked when the manager is built. With the
+    /// feature `config`, [`validate_attributes`](Self#method.validate_attributes) needs no list, because it finds the
+    /// names in `#[distributed_lock(profile = "..")]`.
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) with every missing name, and the name that may be meant.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if a profile is missing. The text lists every missing name,
+    /// and the name that may be meant.
     ///
     /// # Examples
     /// ```
@@ -218,20 +220,20 @@ impl LockManager {
         &self.hub.engine
     }
 
-    /// Returns the name of the store: `memory`; `redis`, also with sentinels and on a Cluster; `quorum` for
-    /// `redlock://`; `postgres`; `postgres-advisory`; `etcd`; `zookeeper`.
+    /// Returns the name of the store: `memory`, `redis`, `quorum`, `postgres`, `postgres-advisory`, `etcd` or
+    /// `zookeeper`. The name `redis` includes Sentinel and Cluster; `quorum` stands for `redlock://`.
     #[must_use]
     pub fn store(&self) -> &'static str {
         self.hub.engine.capability.store
     }
 
-    /// Returns the namespace, which precedes each key in the store. The text is empty if there is no namespace.
+    /// Returns the namespace, the prefix of each key in the store. The text is empty if there is no namespace.
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.hub.engine.namespace
     }
 
-    /// Returns the name of this process in the records of this manager's locks: its host, process id and service.
+    /// Returns how the owner records of this manager's locks identify this process: by host, process id and service.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         self.hub.engine.identity
@@ -244,7 +246,7 @@ impl LockManager {
         self.hub.engine.held()
     }
 
-    /// Subscribes to the future events of this manager's locks. Any number of subscribers is possible. Without
+    /// Subscribes to the future events of this manager's locks. There can be any number of subscribers. Without
     /// subscribers, events cost nothing.
     ///
     /// # Examples
@@ -268,30 +270,31 @@ impl LockManager {
         self.hub.engine.observer.events.subscribe()
     }
 
-    /// Registers the metrics of `template` at zero, before one of its locks is requested. A dashboard then shows 0, and
-    /// an alert has a value to compare with. The HTTP layer does this when it is built, and [`install`](Self::install)
-    /// does it for the attributes of the program. For other templates use
+    /// Registers the metrics of `template` at zero, before the first request for one of its locks. A dashboard then
+    /// shows 0 instead of no data, and an alert has a value to compare with. The HTTP layer does this when it is built,
+    /// and [`install`](Self::install) does it for the attributes of the program. For other templates use
     /// [`ManagerBuilder::template`](crate::ManagerBuilder::template). Without the feature `metrics` this does nothing.
     pub fn register_template(&self, template: &str) {
         self.hub.engine.observer.meters.register(template);
     }
 
-    /// Counts a piece of work that ran without its lock because the store failed. The HTTP layer calls this if it is
-    /// configured to continue without a lock. Call it wherever your program does the same. `template` is the template
-    /// of the key, never the key itself.
+    /// Counts work that ran without its lock because the store failed. The HTTP layer calls this if it is configured to
+    /// continue without a lock. Call it if your program does the same. `template` is the template of the key, never the
+    /// key itself.
     pub fn record_bypass(&self, template: &str) {
         self.hub.engine.observer.record_bypass(template);
     }
 
-    /// Returns an error in the form that the log may show. If keys [must stay out of the
-    /// log](crate::ManagerBuilder::redact_keys), that is only its kind. This is for layers.
+    /// Returns `error` in the form that the log may show. If [keys are redacted](crate::ManagerBuilder::redact_keys),
+    /// this is only the error's kind. Integrations such as the HTTP layer use it.
     #[must_use]
     pub fn redacted<'a>(&self, error: &'a LockError) -> impl fmt::Display + use<'a> {
         self.hub.engine.observer.redact_error(error)
     }
 
-    /// Returns whether the log should now report that a request of `template` was refused. One such report is allowed
-    /// in ten seconds. The inner value is the number of refusals that were left out before. This is for layers.
+    /// Decides whether the log should now report a refused request of `template`, and returns `None` if it should not.
+    /// One such report is allowed in ten seconds. The inner value is the number of refusals that were not reported
+    /// since the last report. Integrations such as the HTTP layer use this.
     #[must_use]
     pub fn admit_refusal(&self, template: &str) -> Option<Option<u64>> {
         self.hub.engine.observer.admit(template, Warning::Refused)

@@ -5,11 +5,11 @@
 //! | `manager` | [`LockManager`]: the lock types, events and figures |
 //! | `builder` | [`ManagerBuilder`], and the ways to make a manager |
 //! | `config` | profiles from a file and from the environment |
-//! | `connect` | the URL schemes, and the store of each |
+//! | `connect` | the URL schemes, and the store of each scheme |
 //! | `default` | the default manager of the process |
 //! | `scope` | the manager of a task, and the locks that the task holds |
 //! | `inspect` | the locks and their holders, for operators |
-//! | `ping`, `doctor` | whether the store can be reached; what endangers its locks |
+//! | `ping`, `doctor` | the check whether the store serves locks; the search for dangers to locks |
 //! | `shutdown` | the orderly end of a manager |
 //! | `assert` | the check of code that must only run under a lock |
 

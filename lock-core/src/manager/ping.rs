@@ -1,4 +1,4 @@
-//! Checks whether the store can be reached, for probes and operators.
+//! Checks whether the store serves locks, for probes and operators.
 
 use crate::backend::Ping;
 #[cfg(doc)]
@@ -7,22 +7,22 @@ use crate::error::Result;
 use crate::manager::LockManager;
 
 impl LockManager {
-    /// Checks whether the store serves locks now. The check locks nothing, and the store's own timeout for a call
-    /// limits it.
+    /// Checks whether the store serves locks now. The check locks nothing. The store's timeout for a single call limits
+    /// its duration.
     ///
     /// | store | what is checked |
     /// | --- | --- |
     /// | `memory://` | nothing: it is always available |
     /// | `redis://`, Sentinel | the primary, by a write that changes nothing |
     /// | Redis Cluster | the same for each primary; more than half must serve |
-    /// | `redlock://` | the same for each voter, and whether it votes; more than half must |
+    /// | `redlock://` | the same for each voter, and that it votes; more than half must vote |
     /// | `postgres://` | the server, by a write that changes nothing |
     /// | `mode=advisory` | the session that holds the locks |
     /// | `etcd://` | one member, by a transaction that writes nothing, which most members confirm |
     /// | `zookeeper://` | the session, by a `sync` with the leader |
     ///
     /// If the answer has [`degraded`](Ping::degraded) sentences, locks work, but a person must repair something, for
-    /// example a voter that is down. The answer describes only this moment, so a lock still needs its own error
+    /// example a voter that is down. The store may fail right after the answer, so requests for locks still need error
     /// handling.
     ///
     /// # Errors

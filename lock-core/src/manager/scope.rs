@@ -11,26 +11,26 @@ use crate::key::{IntoKey, Key};
 use crate::lease::Lease;
 
 impl LockManager {
-    /// Runs `future` with this manager as the [`current`](Self::current) one. This is for tests that must not share
-    /// locks, and for tenants. A task that the future spawns is outside of this scope, except if it enters
-    /// [`LockScope::current`].
+    /// Runs `future` with this manager as the [`current`](Self::current) one. This is useful for tests that must not
+    /// share locks, and for programs with a manager per tenant. A task that the future spawns is outside of this scope.
+    /// To keep the scope, wrap the spawned future in [`LockScope::enter`].
     ///
     /// # Cancel safety
     /// As cancel safe as `future`.
     pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
         let manager = Arc::clone(self.hub());
-        // The scope is read in the task that polls the future. If that task was spawned with the future, it has none of
-        // its parent's locks.
+        // The scope is read in the task that polls the future. If the future was spawned as a new task, that task has
+        // none of its parent's locks.
         async move { LockScope::current().with_manager(manager).enter(future).await }
     }
 }
 
 impl LockScope {
-    /// Returns whether `key` is held in this scope. A lost lock is not held.
+    /// Returns whether `key` is held in this scope. A lost lock does not count as held.
     ///
     /// Write the key without its namespace, as in a request. The namespace of the scope's manager
-    /// ([`LockManager::current`]) applies, regardless of the manager that made the lock. If the scope has no manager,
-    /// the namespace of the lock's manager applies.
+    /// ([`LockManager::current`]) is added to the key, even if another manager made the lock. If the scope has no
+    /// manager, the namespace of the lock's manager is added.
     ///
     /// # Examples
     /// ```
@@ -50,7 +50,8 @@ impl LockScope {
         self.grants_of(None, &key).any(|lease| lease.is_held())
     }
 
-    /// Returns the same as [`holds`](Self::holds), but only for locks of `manager`, in its namespace.
+    /// Returns the same as [`holds`](Self::holds), but considers only the locks of `manager`, and adds its namespace to
+    /// `key`.
     #[must_use]
     pub fn holds_of(&self, manager: &LockManager, key: impl IntoKey) -> bool {
         let Ok(key) = key.into_key() else { return false };
@@ -63,8 +64,8 @@ impl LockScope {
     }
 
     /// Returns the leases of `key` that were entered in this scope, whether or not they are still held. With a
-    /// `manager`, these are its leases, and its namespace is added to `key`. Without a `manager`, these are the leases
-    /// of all managers, and the namespace of the scope's manager is added to `key`.
+    /// `manager`, only its leases are returned, and its namespace is added to `key`. Without a `manager`, the leases of
+    /// all managers are returned, and the namespace of the scope's manager is added to `key`.
     fn grants_of(&self, manager: Option<&LockManager>, key: &Key) -> impl Iterator<Item = Arc<Lease>> {
         let current = || self.manager().cloned().or_else(|| installed().ok());
         let current = manager.map_or_else(current, |manager| Some(Arc::clone(manager.hub())));
@@ -73,7 +74,8 @@ impl LockScope {
 }
 
 impl LockHandle {
-    /// Returns the manager of the lock, and the template that counts the lock in metrics. This is for extractors.
+    /// Returns the manager of the lock, and the template under which metrics count the lock. Extractors of the HTTP
+    /// layer use this.
     #[must_use]
     pub fn origin(&self) -> (LockManager, Option<&str>) {
         (LockManager::from_hub(Arc::clone(self.hub())), self.lease().template())

@@ -1,8 +1,8 @@
-//! Ends a manager in good order.
+//! Shuts a manager down in good order.
 //!
-//! A shutdown counts pending requests as well as guards, and refuses a grant that arrives after the shutdown began.
-//! Otherwise a body could start after the report says that all locks are released, or a key could stay locked for its
-//! ttl at every deployment.
+//! A shutdown waits for pending requests as well as guards, and refuses a grant that arrives after the shutdown began.
+//! Otherwise a body could start after the shutdown has reported that all locks are released. Or a key could stay locked
+//! for its ttl after every deployment.
 
 use std::time::Duration;
 
@@ -13,24 +13,26 @@ use crate::error::LossReason;
 use crate::sync::survives;
 
 impl LockManager {
-    /// Shuts the manager down in good order. This refuses new requests, ends waiting requests with
-    /// [`ShuttingDown`](LockErrorKind::ShuttingDown), and waits up to `grace` until guards are dropped and releases are
-    /// answered. Then it marks the remaining locks as lost, releases them by owner, and closes the connections.
+    /// Shuts the manager down in good order. From now on, new and waiting requests fail with
+    /// [`ShuttingDown`](LockErrorKind::ShuttingDown). The shutdown waits up to `grace` until guards are dropped and
+    /// releases are answered. Then it marks the remaining locks as lost, releases them, and closes the connections.
     ///
-    /// After `grace`, the shutdown waits for the answers to the last releases. If locks were held until the end of
-    /// `grace`, it waits up to a second. Otherwise it waits for another tenth of a second, or until a second has passed
-    /// in total if that is later. If the store does not answer, closing the connections takes up to a second more.
+    /// After `grace`, the shutdown waits for the answers to the last releases. If locks were still held at the end of
+    /// `grace`, this takes up to a second. Otherwise it takes up to a tenth of a second, or until a second has passed
+    /// since the start of the shutdown, whichever is later. If the store does not answer, closing the connections takes
+    /// up to a second more.
     ///
-    /// Call it after the server has stopped accepting work.
+    /// Call this after the server has stopped accepting work.
     ///
-    /// If the future is dropped, the manager stays closed to new requests. Another call continues the shutdown. Its
-    /// report does not name the locks that the dropped call revoked.
+    /// If the future is dropped, the manager stays closed to new requests. Another call continues the shutdown. The
+    /// report of that call does not name the locks that the dropped call revoked.
     pub async fn shutdown(&self, grace: Duration) -> ShutdownReport {
         let engine = self.engine();
         engine.close();
         match engine.cleanup.inside(self.wind_down(grace)).await {
             Ok(report) => report,
-            // This happens outside of tokio in a process that cannot start a thread. No runtime can wait in that case.
+            // The call comes from outside of tokio, and the process cannot start a thread. Without a runtime, nothing
+            // can wait.
             Err(_) => {
                 let mut report = ShutdownReport::default();
                 self.revoke_held(&mut report);
@@ -43,9 +45,9 @@ impl LockManager {
     /// Ends requests, locks and releases, within a runtime.
     async fn wind_down(&self, grace: Duration) -> ShutdownReport {
         let engine = self.engine();
-        // The runtimes that acquired the locks may have ended, and releases need a runtime.
+        // Releases need a runtime, and the runtimes that acquired the locks may have ended.
         let _ = self.hub().renewers.here();
-        // A hand-off whose waiter is not polled has no lease, so the wait below would not include it.
+        // A hand-off has no lease until its waiter is polled, so the wait below would not include the hand-off.
         engine.local_queue.reclaim(Duration::ZERO);
         engine.local_queue.end_all_lingering();
         let _ = tokio::time::timeout(grace, engine.idle()).await;
@@ -55,8 +57,8 @@ impl LockManager {
         if engine.is_busy() {
             let _ = tokio::time::timeout(last(grace, &report), engine.settled()).await;
         }
-        // The locks are revoked again, because more leases may exist now: of a grant that was on its way, or of a lease
-        // that the renewer was just checking.
+        // This revokes again, because there may be more leases now: a grant may have arrived, or the renewer was
+        // checking a lease during the first call.
         if self.revoke_held(&mut report) {
             let _ = tokio::time::timeout(LAST_ANSWERS, engine.settled()).await;
         }
@@ -75,7 +77,7 @@ impl LockManager {
             // The lease may have expired unnoticed, because the runtime of its renewer has ended.
             let ran_out = lease.deadline().is_past(lease.now());
             let reason = if ran_out { LossReason::Expired } else { LossReason::ShutDown };
-            // If the log panics at one lock, that lock and the others must still be released.
+            // If the log subscriber panics at one lock, that lock and the others must still be released.
             if survives(|| lease.lose(reason)).unwrap_or(true) {
                 if !ran_out {
                     report.revoked.extend(lease.claim().keys().map(|key| key.as_str().to_owned()));

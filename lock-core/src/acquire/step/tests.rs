@@ -6,8 +6,9 @@ const PAUSE: Duration = Duration::from_millis(7);
 const PLACES: [Place; 5] =
     [Place::Nowhere, Place::BehindHead, Place::AtHead, Place::HeadQueued, Place::Queued];
 
-/// Returns six sets of rules: a kind that is handed off, over a store that is polled, one with heartbeats and one that
-/// is watched; a kind in order of arrival, over the latter two; and several keys over a store with heartbeats.
+/// Returns six sets of rules. The first three are for a kind that is handed off: over a store that is polled, one with
+/// heartbeats and one that is watched. The next two are for a kind in order of arrival, over a store with heartbeats
+/// and one that is watched. The last is for several keys over a store with heartbeats.
 fn kinds() -> [Rules; 6] {
     let polls = Rules {
         queue: Queue::Barging,
@@ -43,7 +44,8 @@ fn letter((_, action): (State, Action)) -> char {
     }
 }
 
-/// Each row is an event in a state; for each kind it has one letter per place of [`PLACES`].
+/// Each row is an event in a state. The row has a group of letters for each kind, with one letter per place of
+/// [`PLACES`].
 #[test]
 fn what_follows_from_each_event() {
     let new = State::BEGIN;
