@@ -141,8 +141,8 @@ impl PendingClaim {
             // After an error the store may still have the entry, so the next heartbeat checks again.
             Err(error) => {
                 if engine.capability.waiting.confirms() && error.is_ambiguous() {
-                    // The backend may have released a grant that too few copies had. That release may still be under
-                    // way, and would remove a later grant of this owner.
+                    // The backend may have released a grant that too few replicas had stored. That release may still be
+                    // under way, and would remove a later grant of this owner.
                     self.start_over(&engine.owners);
                 }
                 Err(error)

@@ -1,5 +1,5 @@
-//! Runs a body under a guard. If the lock is lost, the body is dropped. The body is always dropped before the lock is
-//! released.
+//! Runs a body under a guard: code that needs the lock. If the lock is lost, the body is dropped. The body is always
+//! dropped before the lock is released.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,10 +28,9 @@ pub(crate) fn inside<F: Future>(guard: &LockGuard, on_lost: OnLost, body: Pin<Bo
 }
 
 impl LockGuard {
-    /// Runs `body` under this lock, which is still held afterwards. This is like
-    /// [`LockRequest::run`](crate::LockRequest::run), for callers that decide themselves when to release. A nested
-    /// request for the same key enters the existing grant. If the lock is lost, the body is dropped at its current
-    /// await point.
+    /// Runs `body` under this lock. Unlike [`LockRequest::run`](crate::LockRequest::run), this does not release the
+    /// lock afterwards. A nested request for the same key enters the existing grant. If the lock is lost, the body is
+    /// dropped at its current await point.
     ///
     /// # Errors
     /// [`Lost`](crate::LockErrorKind::Lost) if the lock was lost before the body ended. The effects of the body are not
@@ -57,7 +56,7 @@ impl LockGuard {
         self.run_on_lost(OnLost::Cancel, body).await
     }
 
-    /// Runs `body` like [`run`](Self::run), and lets the caller choose what a loss of the lock does to it. With
+    /// Runs `body` like [`run`](Self::run). `on_lost` selects what happens to the body if the lock is lost. With
     /// [`OnLost::Finish`] the body runs to its end, and the caller then receives the error.
     ///
     /// # Errors
@@ -66,13 +65,14 @@ impl LockGuard {
     /// # Cancel safety
     /// As [`run`](Self::run).
     pub async fn run_on_lost<F: Future>(&self, on_lost: OnLost, body: F) -> Result<F::Output> {
-        // If the lock was released early, the body would run without it.
+        // If the lock was released early, the body must not run.
         self.lease().check_ended()?;
         inside(self, on_lost, Box::pin(body)).await
     }
 }
 
-/// A future that acquires the guard. Its output includes what a loss of the lock does to the body.
+/// A future that acquires the guard. The second value of its output selects what happens to the body if the lock is
+/// lost.
 #[cfg_attr(not(feature = "macros"), allow(dead_code, reason = "what the attribute asks for"))]
 pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<(LockGuard, OnLost)>> + Send>>;
 
@@ -84,7 +84,7 @@ pub(crate) fn after<F: Future>(asking: Asking, body: Pin<Box<F>>) -> Locked<F> {
 
 /// A body and its lock.
 ///
-/// The compiler generates this code for each locked function of a program. So the code is small: everything that does
+/// The compiler generates this code for each locked function of a program, so it must be small. Everything that does
 /// not depend on the type of the body is in [`Frame`].
 pub(crate) struct Locked<F: Future> {
     body: Body<F>,
@@ -114,7 +114,7 @@ impl<F: Future> Future for Locked<F> {
     }
 }
 
-// The future is pinned in its box, and the output is moved anyway.
+// The future is pinned in its own box, and the output is never pinned.
 impl<F: Future> Unpin for Locked<F> {}
 
 impl<F: Future> Drop for Locked<F> {
@@ -124,7 +124,7 @@ impl<F: Future> Drop for Locked<F> {
     }
 }
 
-/// The future of a body, and its output when it has ended.
+/// The future of a body, or its output after it has ended.
 struct Body<F: Future> {
     future: Option<Pin<Box<F>>>,
     output: Option<F::Output>,
@@ -132,7 +132,7 @@ struct Body<F: Future> {
 
 /// A body of any type.
 trait AnyBody {
-    /// Polls the body, and stores the output in this value. A body that has ended stays pending forever.
+    /// Polls the body, and stores its output in this value. If the body has ended before, returns `Pending`.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()>;
     /// Drops the future of the body, if it still exists.
     fn end(&mut self);
@@ -161,7 +161,7 @@ struct Frame {
 }
 
 enum Stage {
-    /// The body has not started.
+    /// The lock is being acquired, and the body has not started.
     #[cfg_attr(not(feature = "macros"), allow(dead_code, reason = "only the attribute asks from inside"))]
     Asking(Asking),
     /// The body runs. If the guard is `Some`, the lock is released after the body.
@@ -172,7 +172,7 @@ enum Stage {
 }
 
 impl Frame {
-    /// Runs the stages one after another. When this is ready, the body has been dropped before its guard.
+    /// Runs the stages one after another. The body is dropped before its guard.
     fn poll(&mut self, body: &mut dyn AnyBody, cx: &mut Context<'_>) -> Poll<Result<()>> {
         loop {
             let outcome = match &mut self.stage {
@@ -185,13 +185,13 @@ impl Frame {
                 },
                 Stage::Inside(inside, guard) => match (ready!(inside.poll(body, cx)), guard.take()) {
                     (Ok(()), Some(guard)) => {
-                        // The result of the release is not returned. A failed release is reported elsewhere, and must
-                        // not hide the output of the body.
+                        // The result of the release is not returned, because it must not replace the output of the
+                        // body. A failed release is logged.
                         self.stage = Stage::Releasing(Box::pin(guard.release_within(RELEASE_PATIENCE)));
                         continue;
                     }
-                    // The body is dropped before the error is returned, so the guard may be dropped here. The
-                    // background then releases the grant.
+                    // The guard may be dropped here, because `inside.poll` has dropped the body. The background then
+                    // releases the grant.
                     (outcome, _) => outcome,
                 },
                 Stage::Releasing(releasing) => {
@@ -215,11 +215,11 @@ impl Frame {
     }
 }
 
-/// A running body under its lock, with its scope and the future of a loss.
+/// The lock and the scope of a running body, and a future that completes on a loss of the lock.
 struct Inside {
     lease: Arc<Lease>,
     scope: LockScope,
-    /// Completes on a loss, if a loss cancels the body. It is created when the body is first pending.
+    /// Completes on a loss of the lock. It is created at the first pending poll of a body that a loss cancels.
     lost: Option<Pin<Box<dyn Future<Output = LossReason> + Send>>>,
     cancels: bool,
 }
@@ -234,17 +234,16 @@ impl Inside {
         }
     }
 
-    /// Polls `body` if the lock is not lost. When this is ready, the body has been dropped.
+    /// Polls `body` if the lock is not lost. Before this returns `Ready`, it drops the body.
     fn poll(&mut self, body: &mut dyn AnyBody, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        // The clock is read before every poll, because the body must not continue after a long pause of the whole
-        // process.
+        // The loss is checked before every poll. After a long pause of the whole process, the body must not continue.
         if self.cancels
             && let Some(reason) = self.lease.loss()
         {
             return Poll::Ready(self.cancel(body, reason));
         }
-        // If the lock was lost before the body ended, the result is `Lost` too, because another owner may have held the
-        // lock.
+        // The result is also `Lost` if the lock was lost before the body ended, because another owner may have held the
+        // lock meanwhile.
         if self.within(|| body.poll(cx)).is_ready() {
             self.end(body);
             // A lock that the body released early is not lost.
@@ -254,7 +253,7 @@ impl Inside {
             return Poll::Pending;
         }
         let lease = &self.lease;
-        // The body may never wake this task again. From now on a loss wakes the task.
+        // The body may never wake this task again. With this future, a loss wakes the task.
         let lost = self.lost.get_or_insert_with(|| {
             let lease = Arc::clone(lease);
             Box::pin(async move { lease.lost().await })
@@ -271,8 +270,8 @@ impl Inside {
     /// Drops the rest of the body, within its span and scope.
     fn end(&self, body: &mut dyn AnyBody) {
         let _entered = self.lease.span.enter();
-        // The body is dropped as part of a future. A thread that is ending may have no task-locals any more. There
-        // `within` would panic, but dropping a future does not.
+        // The body is dropped as part of a future. On a thread that is ending, the task-locals may be gone. In that
+        // case `within` would panic, but dropping a future does not panic.
         drop(self.scope.clone().enter(Ending(body)));
     }
 

@@ -16,12 +16,12 @@ use crate::lease::Lease;
 use crate::options::LeaseOptions;
 use crate::pending::{Certainty, Granted};
 
-/// The pauses between unanswered requests.
+/// The pauses before a request that was not answered is repeated.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(25), Duration::from_millis(200));
 
 impl LockGuard {
-    /// Turns a write lock into a read lock. No other writer gets the lock in between. Readers may then share the lock,
-    /// and the store serves readers at the head of the queue at once. The fencing token stays the same.
+    /// Turns a write lock into a read lock. No other writer gets the lock in between. Other readers may then share the
+    /// lock, and the store grants it at once to readers at the head of the queue. The fencing token stays the same.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the guard is not of kind `write`, or nested calls share it;
@@ -51,7 +51,7 @@ impl LockGuard {
 }
 
 async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
-    // The hub is dropped last, even after an error, because it keeps the background alive that releases the lock.
+    // The hub is dropped last, even after an error. It keeps the background runtime alive, which releases the lock.
     let (hub, hold) = guard.into_parts();
     let lease = Arc::clone(hold.lease());
     let refused = |detail: &'static str| {
@@ -61,13 +61,13 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     if lease.options.kind != Kind::Write {
         return refused("only a write lock can be turned into a read lock");
     }
-    // The schedule is looked up before the request, because nothing may fail between the answer and the new lease.
+    // The schedule is fetched before the request, because no step between the answer and the new lease may fail.
     let schedule = hub.renewers.schedule_of(&lease)?;
-    // From here on no nested call may enter, because it would write while others read.
+    // From here on no nested call may enter, because the nested call would write while others read.
     if !lease.seal() {
         return refused("nested calls share this lock, and they need it for writing");
     }
-    // This value is made before the request. If the future is dropped, the grant is then released in either form.
+    // This value is made before the request. If the future is dropped, it releases the grant in both forms.
     let mut shared =
         Shared { lease: &lease, claim: Claim { mode: Mode::Shared, ..lease.own_claim() }, answered: false };
     let (sent, length) = ask(&lease).await?;
@@ -85,7 +85,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     // The new lease is watched before the old one ends, so the grant is renewed at all times.
     schedule.watch_handoff(&reader);
     if let Some(reason) = lease.engine.reported_lost(reader.claim().owner) {
-        // The loss was reported after the answer, while only the old lease was listed.
+        // The loss was reported after the answer, when only the old lease was in the schedule.
         reader.lose(reason);
     }
     hold.supersede();
@@ -94,11 +94,11 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     Ok(LockGuard::new(Hold::new(reader), hub))
 }
 
-/// Repeats the request until the store answers. Returns when the successful request was sent, and the lease that it
-/// granted.
+/// Repeats the request until the store answers. Returns the time at which the successful request was sent, and the
+/// length of the granted lease.
 async fn ask(lease: &Lease) -> Result<(Moment, Duration)> {
     let mut pauses = PAUSES;
-    // The claim is marked before the first request. From then on, a release of the exclusive claim must also look for a
+    // The claim is marked before the first request. From then on, a release of the exclusive claim must also release a
     // shared grant.
     lease.claim().mark_shared();
     loop {
@@ -116,8 +116,8 @@ async fn ask(lease: &Lease) -> Result<(Moment, Duration)> {
     }
 }
 
-/// The shared grant that the store may have made from the exclusive one. If the request is not answered, both forms are
-/// released, because the store may have executed the request.
+/// The shared grant that the store may have made from the exclusive one. If the store does not answer, it may still
+/// have executed the request, so both forms are released.
 struct Shared<'a> {
     lease: &'a Arc<Lease>,
     claim: Claim,
@@ -127,9 +127,8 @@ struct Shared<'a> {
 impl Drop for Shared<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            // This must happen before the guard is dropped. A dropped guard permits other threads to enter the lease
-            // again, before it ends the lease. A thread that entered in between would hold the grant that is released
-            // here.
+            // The lease must end before the guard is dropped. Otherwise a nested call on another thread could still
+            // enter the lease, and would hold the grant that is released here.
             self.lease.end();
             drop(Releasing::to_store(Arc::clone(self.lease)));
             let until = self.lease.store_until();
@@ -143,7 +142,7 @@ mod tests {
     use crate::error::LossReason;
     use crate::manager::LockManager;
 
-    /// The store reports the loss, and the list of leases is read before the read lock is on it.
+    /// The store reports the loss, and the list of leases is read before it contains the read lock.
     #[tokio::test(start_paused = true)]
     async fn a_loss_that_was_reported_to_the_write_lock_alone_reaches_the_read_lock() {
         let locks = LockManager::in_memory();

@@ -19,8 +19,8 @@ use crate::options::Release;
 
 /// Holds a lock until it is released, dropped or lost.
 ///
-/// - **Renewal** runs in the background while the guard lives. A lock can still be *lost*: if the store cannot be
-///   reached until the lease ends, if the key is deleted, or if the process is stopped for longer than the lease.
+/// - **Renewal** runs in the background while the guard lives. A lock can still be *lost*: the store cannot be reached
+///   until the lease ends, the key is deleted, or the process is stopped for longer than the lease.
 ///   [`is_held`](Self::is_held) reports a loss without I/O, and [`lost`](Self::lost) completes on a loss. The protected
 ///   resource should refuse an old [`fencing_token`](Self::fencing_token).
 /// - **Release**: [`release`](Self::release) waits for the store's answer and returns it.
@@ -28,25 +28,25 @@ use crate::options::Release;
 ///   and at the end of a runtime, and retries until the lease is over. If the process exits right after the drop, the
 ///   key may stay locked until its ttl is over; [`LockManager::shutdown`](crate::LockManager::shutdown) waits for the
 ///   release. The next request of this process for the key waits for the answer to the release, for at most a second.
-///   So the pending release does not make that request fail. A request of another process may fail because of it.
-/// - **Another executor**: a lock must be acquired inside a tokio runtime. The other calls of a guard also work outside
-///   of one, because they use the runtime of the manager. A body that [`run`](Self::run) polls outside of a runtime has
-///   none.
-/// - **Fork**: a process that holds a lock must not fork without `exec`. The child would have a copy of each guard and
-///   of the connections, and dropping its copy would release the lock of its parent. [`Command`](std::process::Command)
+///   So the pending release does not make that request fail, but it may make a request of another process fail.
+/// - **Another executor**: a lock must be acquired inside a tokio runtime. The other methods of a guard also work
+///   outside of a runtime, because they use the runtime of the manager. A body that [`run`](Self::run) polls outside of
+///   a runtime has no runtime either.
+/// - **Fork**: a process that holds a lock must not fork without `exec`. The child would have copies of the guards and
+///   of the connections, and dropping a copy would release the lock of the parent. [`Command`](std::process::Command)
 ///   is safe.
 /// - **A forgotten guard** ([`mem::forget`](std::mem::forget), an `Arc` in a cycle) is renewed for as long as its
 ///   manager lives, and no other request gets the key. [`max_hold`](crate::LockRequest::max_hold) limits that time.
 /// - **`let _ = ..`** drops a guard at once, without a warning from the compiler. Bind the guard to a name:
 ///   `let _guard = ..`.
 /// - **Poisoning** does not exist. A panic while the guard is held releases the lock.
-/// - **Re-entrancy**: a guard from [`acquire`](crate::LockRequest::acquire) is entered again only within a
-///   [`LockScope`](crate::LockScope) that contains it. Use [`run`](crate::LockRequest::run) for nested calls.
+/// - **Re-entrancy**: nested calls enter a lock only inside its [`LockScope`](crate::LockScope). A guard from
+///   [`acquire`](crate::LockRequest::acquire) is in no scope, so make nested calls inside [`run`](Self::run).
 #[must_use = "a guard that is not kept releases the lock at once"]
 #[clippy::has_significant_drop]
 pub struct LockGuard {
     hold: Hold,
-    /// Keeps the manager's background alive, which renews the lease.
+    /// Keeps the manager's background runtime alive, which renews the lease.
     hub: Arc<Hub>,
 }
 
@@ -69,15 +69,15 @@ impl LockGuard {
         self.lease().claim().key.as_str()
     }
 
-    /// Returns how long the lock is certainly held, even if no further renewal is answered. The result is zero after a
+    /// Returns how long the lock is certainly held, even if no further renewal succeeds. The result is zero after a
     /// loss. This needs no I/O.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.lease().remaining()
     }
 
-    /// Returns whether the lock is certainly held now. This needs no I/O: from the deadline of the lease on, the result
-    /// is `false`, whatever the network does.
+    /// Returns whether the lock is certainly held now. This needs no I/O. When the lease has ended, the result is
+    /// `false`, even if the network is down.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.lease().is_held()
@@ -91,7 +91,8 @@ impl LockGuard {
     }
 
     /// Checks the lock like [`check`](Self::check), but accepts a lock that was [released
-    /// early](LockHandle::release_early). This is for layers, after a body that may release the lock.
+    /// early](LockHandle::release_early). Integrations such as the HTTP layer call it after a body that may release the
+    /// lock.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost), with the reason.
@@ -107,10 +108,9 @@ impl LockGuard {
         self.lease().check()
     }
 
-    /// Completes when the lock is lost, before another owner can get it. A
-    /// [`force_release`](crate::LockManager::force_release), a deletion in the store or a failover is an exception: the
-    /// next renewal reveals it, and another owner may get the lock before that. Never completes for a lock that is
-    /// released.
+    /// Completes when the lock is lost, before another owner can get it. There are exceptions: after a
+    /// [`force_release`](crate::LockManager::force_release), a deletion in the store or a failover, another owner may
+    /// get the lock before the next renewal detects the loss. Never completes for a lock that is released.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -118,11 +118,11 @@ impl LockGuard {
         self.lease().lost().await
     }
 
-    /// Returns the fencing token of this grant. The token is a number that is larger than the token of every earlier
+    /// Returns the fencing token of this grant. The token is a number. It is larger than the token of every earlier
     /// owner of the key. Nested guards have the same token.
     ///
-    /// The token costs nothing if the store returns it with each grant, or if the request set
-    /// [`fencing(true)`](crate::LockRequest::fencing). Otherwise the first call costs one round trip.
+    /// The call needs no request if the store returns a token with each grant, or if
+    /// [`fencing(true)`](crate::LockRequest::fencing) was set. Otherwise the first call costs one round trip.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) if the lock is lost, [`Unavailable`](LockErrorKind::Unavailable) if the store does
@@ -141,25 +141,27 @@ impl LockGuard {
         LockHandle::new(Arc::clone(self.lease()), Arc::clone(&self.hub))
     }
 
-    /// Sets the lease to `ttl`, counted from now, and renews it at once. A lease is never shortened. A shorter `ttl`
-    /// takes effect when a renewal with it would end later than the current lease.
+    /// Sets the lease to `ttl`, counted from now, and renews it at once. A lease is never shortened: if `ttl` is
+    /// shorter than the rest of the lease, the current end stays, and later renewals use `ttl`.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the store cannot hold such a lease;
-    /// [`Lost`](LockErrorKind::Lost); [`Unavailable`](LockErrorKind::Unavailable), after which the old lease continues.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the store does not support such a lease;
+    /// [`Lost`](LockErrorKind::Lost); [`Unavailable`](LockErrorKind::Unavailable) if the store does not answer. In the
+    /// last case the old lease continues.
     ///
     /// # Cancel safety
-    /// This method is cancel safe. The lease may or may not have been extended.
+    /// Cancel safe. If the future is dropped, the lease may or may not have been extended.
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
         self.lease().engine.inside(extend(self.lease(), &self.hub, ttl)).await
     }
 
-    /// Releases the lock, and waits for the store's answer. If the lock was [released
-    /// early](LockHandle::release_early), does nothing, and returns [`Released::Released`].
+    /// Releases the lock, and waits for the store's answer. If the lock was already [released
+    /// early](LockHandle::release_early), this only returns [`Released::Released`].
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) if the lock was lost before; [`Unavailable`](LockErrorKind::Unavailable) if the
-    /// store did not answer. In the second case the release continues in the background until the lease is over.
+    /// store did not answer. If the store did not answer, the release continues in the background until the lease is
+    /// over.
     ///
     /// # Cancel safety
     /// If the future is dropped, the release continues in the background.
@@ -178,7 +180,8 @@ impl LockGuard {
         }
         let releasing = Releasing::new(lease);
         if let Some(reason) = lost {
-            // A lost grant expires at the store. Dropping `releasing` makes the background release it earlier.
+            // A lost grant expires at the store. After `releasing` is dropped, the background releases the grant even
+            // earlier.
             return Err(releasing.lost_error(reason));
         }
         releasing.release().await
@@ -187,8 +190,8 @@ impl LockGuard {
 
 impl LockGuard {
     /// Releases the lock, and waits for the answer for at most `patience`. With [`Release::Background`], does not wait.
-    /// Without an answer the release continues in the background. A failed release is logged and counted. This is for
-    /// layers, whose own response does not depend on the release.
+    /// If no answer arrives, the release continues in the background. A failed release is logged and counted. Use it in
+    /// integrations such as the HTTP layer, in which the response does not depend on the release.
     ///
     /// # Cancel safety
     /// If the future is dropped, the release continues in the background.
@@ -199,8 +202,8 @@ impl LockGuard {
         self.answered_within(patience).await;
     }
 
-    /// Releases the lock, and waits for at most `patience`; after that the release continues in the background. Returns
-    /// the store's answer, if there is one. A failed release is logged and counted.
+    /// Releases the lock, and waits for the answer for at most `patience`. After that the release continues in the
+    /// background. Returns the store's answer, or `None` without an answer. A failed release is logged and counted.
     pub(crate) async fn answered_within(self, patience: Duration) -> Option<Released> {
         let lease = Arc::clone(self.lease());
         // A timeout drops the future of the release, so the release continues in the background.

@@ -93,8 +93,8 @@ impl fmt::Debug for LockHandle {
     }
 }
 
-/// Writes the fields that help a reader of a log. The owner token is never shown, and the key only if the log may show
-/// it.
+/// Writes the fields that help a reader of a log. The owner token is never shown. The key is shown only if the log may
+/// show it.
 pub(super) fn describe(lease: &Lease, mut text: fmt::DebugStruct<'_, '_>) -> fmt::Result {
     let remaining = lease.remaining();
     text.field("key", &lease.redacted_key().to_string());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::release::Releasing;
 use crate::lease::Lease;
 
-/// One guard's entry in a lease. Dropping it leaves the lease, and dropping the last one releases the lock in the
+/// One guard's share of a lease. Dropping a hold leaves the lease. Dropping the last hold releases the lock in the
 /// background.
 #[derive(Debug)]
 pub(crate) struct Hold {
@@ -14,7 +14,7 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Makes the hold of an entry that the caller has already counted in `lease`.
+    /// Makes a hold. The caller must have counted it in `lease` before.
     pub(crate) fn new(lease: Arc<Lease>) -> Self {
         Self { lease: Some(lease) }
     }
@@ -23,12 +23,12 @@ impl Hold {
         self.lease.as_ref().expect("BUG: only what consumes the hold takes the lease")
     }
 
-    /// Takes the lease out of this hold. The caller must then end this entry.
+    /// Takes the lease out of this hold. The caller must then leave the lease.
     pub(super) fn take(mut self) -> Option<Arc<Lease>> {
         self.lease.take()
     }
 
-    /// Releases the lock to the store in the background. The grant is not handed off in this process, and does not
+    /// Releases the lock at the store, in the background. The grant is not handed off in this process, and does not
     /// linger.
     pub(crate) fn release_to_store(self) {
         if let Some(lease) = self.take().filter(|lease| lease.leave()) {
@@ -40,12 +40,12 @@ impl Hold {
     pub(crate) fn supersede(self) {
         if let Some(lease) = self.take() {
             lease.supersede();
-            // The count goes down as after a release, because the other lease was counted separately.
+            // The count of leases goes down as after a release, because the other lease was counted too.
             lease.engine.lease_ended();
         }
     }
 
-    /// Ends the hold without a release. The store then keeps the grant until its ttl is over.
+    /// Ends the hold without a release. The store then keeps the key locked until the lease expires.
     pub(crate) fn detach(self) {
         if let Some(lease) = self.take() {
             lease.supersede();

@@ -2,12 +2,12 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `guard`, `hold` | [`LockGuard`], and its entry in a lease |
+//! | `guard`, `hold` | [`LockGuard`], and its share of a lease |
 //! | `handle` | [`LockHandle`]: a held lock for the code that runs under it |
 //! | `under` | methods for the code under a lock: extend, release early, hold longer |
-//! | `extend` | the extension of a lease, for both of them |
+//! | `extend` | the extension of a lease, for guards and handles |
 //! | `release` | the release by the last guard: to the store, or to the next waiter |
-//! | `body` | a body under its lock, which a loss of the lock ends |
+//! | `body` | a body under its lock; a loss of the lock ends the body |
 //! | `scope` | the locks of a task, for nested calls |
 //! | `downgrade` | the change from a write lock to a read lock |
 //! | `verify` | the check of a lease inside a transaction of the application |

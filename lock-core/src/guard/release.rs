@@ -14,19 +14,19 @@ use crate::local_queue::{HandedOff, QUESTION_TIMEOUT};
 use crate::observe::ReleaseError;
 use crate::pending::{Counted, ReleaseUnderWay};
 
-/// A lease without guards, until the store has answered its release.
+/// A lease without guards whose release the store has not answered yet.
 ///
-/// This value exists before the request is sent. If the future is dropped at an await point, the background continues
-/// the release. A release that was sent may free the key, even if it is not answered, so from then on the grant is not
-/// handed off.
+/// This value is made before the request is sent. If the future is dropped at an await point, the background continues
+/// the release. A release that was sent may free the key even if no answer arrives, so after sending it the grant is
+/// not handed off.
 pub(super) struct Releasing {
     lease: Arc<Lease>,
     /// Whether the release was sent to the store.
     asked: bool,
     answered: bool,
-    /// Set when the release is sent. It makes the next acquisition of the keys wait for the answer.
+    /// Set when the release is sent. While it exists, the next acquisition of the keys waits for the answer.
     under_way: Option<ReleaseUnderWay>,
-    /// Counts a release in the background, after the guard no longer counts.
+    /// Counts the release as pending. Set if the lease is no longer counted while the release is under way.
     counted: Option<Counted>,
 }
 
@@ -36,7 +36,7 @@ impl Releasing {
         Self::reported(lease, false)
     }
 
-    /// Starts the release of a grant to the store, even if waiters exist in this process. Dropping this value releases
+    /// Starts the release of a grant at the store, even if waiters exist in this process. Dropping this value releases
     /// the grant in the background.
     pub(super) fn to_store(lease: Arc<Lease>) -> Self {
         Self::reported(lease, true)
@@ -44,7 +44,7 @@ impl Releasing {
 
     fn reported(lease: Arc<Lease>, asked: bool) -> Self {
         let releasing = Self { lease, asked, answered: false, under_way: None, counted: None };
-        // This value is made first, because the log may panic here. Dropping the value then still releases the grant.
+        // This value is made first. If the log subscriber panics below, dropping the value still releases the grant.
         releasing.lease.record_released();
         releasing
     }
@@ -54,8 +54,8 @@ impl Releasing {
         self.lease.lost_error(reason)
     }
 
-    /// Hands the grant off to the next waiter in this process, or lets it linger. Returns whether the grant stays in
-    /// this process.
+    /// Hands the grant off to the next waiter in this process, or lets the grant linger. Returns whether the grant
+    /// stays in this process.
     fn handed_off(&self) -> bool {
         let (lease, engine) = (&self.lease, &self.lease.engine);
         let (linger, key, owner) = (lease.options.linger, &lease.claim().key, lease.claim().owner);
@@ -69,8 +69,8 @@ impl Releasing {
             self.ask_for_others(lease.now());
         }
         let stays = handed_off != HandedOff::No;
-        // A shutdown may have begun in the meantime, and may have checked for lingering grants before this one
-        // lingered.
+        // A shutdown may have begun in the meantime. It may have ended all lingering grants before this grant began to
+        // linger.
         if stays && linger.is_some() && engine.check_open().is_err() {
             engine.local_queue.end_all_lingering();
         }
@@ -83,7 +83,7 @@ impl Releasing {
         self.lease.engine.cleanup.runtime().is_some()
     }
 
-    /// Asks the store in the background whether others wait for the grant, which this process has just handed off.
+    /// Requests from the store, in the background, whether other processes wait for the grant that was just handed off.
     #[cold]
     fn ask_for_others(&self, now: Moment) {
         let engine = Arc::clone(&self.lease.engine);
@@ -103,7 +103,7 @@ impl Releasing {
             self.answered = true;
             return Ok(Released::Released);
         }
-        // As soon as the first byte is sent, the store may free the key, and grant it to another owner.
+        // As soon as the request is sent, the store may free the key, and grant it to another owner.
         self.asked = true;
         let (lease, engine) = (&self.lease, &self.lease.engine);
         self.under_way = Some(lease.release_under_way());
@@ -117,12 +117,12 @@ impl Releasing {
         // Outside of a runtime, this value is dropped, and the background releases the grant.
         let Ok(runtime) = Handle::try_current() else { return };
         let engine = Arc::clone(&self.lease.engine);
-        // From here on a shutdown waits for the release, and no longer for the guard.
+        // From here on a shutdown waits for the release instead of the guard.
         self.counted = Some(engine.cleanup.count());
         engine.lease_ended();
         let mut releasing = Box::pin(self.release());
-        // The future is polled here, so that the request is already under way when this method returns. The new task
-        // polls it again.
+        // The future is polled once here, so that the request is under way when this method returns. If it is pending,
+        // a new task continues it.
         if releasing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             drop(runtime.spawn(releasing));
         }
@@ -151,12 +151,12 @@ impl Drop for Releasing {
         let lease = &self.lease;
         let engine = &lease.engine;
         // After its release was sent, the grant is never handed off. The store may have granted the key to another
-        // process, and then both would hold it.
+        // process, and then two holders would exist.
         if !self.answered && (self.asked || !self.handed_off()) {
             lease.release_in_background(self.under_way.take());
         }
-        // The release counts as pending before the lease ends. A shutdown waits until no lock is held, and then for the
-        // pending releases, so it must not find a moment with neither.
+        // The release counts as pending before the lease ends. A shutdown waits until no lock is held, and then until
+        // no release is pending. So there must be no moment at which neither is counted.
         if self.counted.is_none() {
             engine.lease_ended();
         }
@@ -173,7 +173,7 @@ mod tests {
     use crate::guard::LockGuard;
     use crate::manager::LockManager;
 
-    /// Ends the use of the lease that only `guard` holds, and returns the lease.
+    /// Leaves the lease of `guard`, its only guard, and returns the lease.
     fn left(guard: LockGuard) -> Arc<Lease> {
         let (_hub, hold) = guard.into_parts();
         let lease = hold.take().expect("it is held");

@@ -1,13 +1,13 @@
-//! Defines how the return type of a locked function reports that the lock was not acquired.
+//! Defines how the return value of a locked function reports that the lock was not acquired.
 //!
-//! `#[distributed_lock]` changes no return type, so the type itself must be able to represent the outcome: an error,
-//! and with a skipping strategy also "skipped". A type that cannot represent it is a compile error at that type.
+//! `#[distributed_lock]` does not change the return type. So the type must be able to represent an error, and with a
+//! skipping strategy also "skipped". Otherwise the compiler reports an error at the type.
 
 use crate::error::{LockError, Unnamed};
 
 /// A return type that can carry a [`LockError`].
 ///
-/// This is implemented for `Result<T, E>` with `E: From<LockError>`. Implement it for a type of your own that can
+/// The trait is implemented for `Result<T, E>` with `E: From<LockError>`. Implement it for your own types that can
 /// represent a failure, such as a response.
 ///
 /// # Examples
@@ -35,7 +35,7 @@ use crate::error::{LockError, Unnamed};
             `Result<Option<T>, E>` can be returned as well"
 )]
 pub trait FromLockError: Sized {
-    /// Returns the value for a function whose lock was not acquired, or was lost.
+    /// Returns the value of a function whose lock was not acquired, or was lost.
     fn from_lock_error(error: LockError) -> Self;
 }
 
@@ -54,15 +54,15 @@ impl<T, E: From<LockError>> FromLockError for Result<T, E> {
 /// | `Result<(), E>` | `Ok(())` | `Err(E::from(error))` |
 /// | `Result<Option<T>, E>` | `Ok(None)` | `Err(E::from(error))` |
 ///
-/// If the caller must learn of an outage of the store, return a `Result`.
+/// If an outage of the store must reach the caller, return a `Result`.
 #[diagnostic::on_unimplemented(
     message = "the return type `{Self}` cannot report that the function was skipped",
     label = "with a skipping strategy this must be `()`, an `Option` or a `Result` of one of them",
     note = "return `()`, `Option<T>`, `Result<(), E>` or `Result<Option<T>, E>` with `E: From<LockError>`"
 )]
 pub trait FromSkipped: Sized {
-    /// Returns the value for `function` if it was skipped ([`LockError::is_skipped`]), did not acquire its lock, or
-    /// lost it.
+    /// Returns the value of `function` if it was skipped ([`LockError::is_skipped`]), did not acquire its lock, or lost
+    /// its lock.
     fn from_skipped(error: LockError, function: &'static str) -> Self;
 }
 
@@ -106,11 +106,11 @@ impl<T> Skipped for Option<T> {
     }
 }
 
-/// Logs a failure that the return type cannot carry.
+/// Logs a failure that the return type cannot represent.
 fn log_unless_skipped(error: &LockError, function: &'static str) {
     if !error.is_skipped() {
-        // The event has no key, because the log may not be allowed to show it. If it is allowed, the lock has already
-        // logged the key.
+        // The event has no key, because the manager may redact keys. If it does not, an earlier event of the lock has
+        // shown the key.
         tracing::error!(function, error = %Unnamed(error), "the locked function did not run to its end");
     }
 }

@@ -1,7 +1,7 @@
-//! Tracks the locks that a task holds, and the manager that it uses.
+//! Tracks the locks that a task holds, and the manager that the task uses.
 //!
-//! Re-entrancy depends on a scope and not on a task id, because a guard can move to another task, and a body cannot. So
-//! only code inside `run`, the attribute or the layer can enter a lock again.
+//! Re-entrancy depends on a scope and not on a task id, because a guard can move to another task, but a body cannot. So
+//! only code inside `run`, the attribute or the HTTP layer can enter a lock again.
 
 use std::fmt;
 use std::future::Future;
@@ -20,7 +20,7 @@ tokio::task_local! {
 ///
 /// Inside [`run`](crate::LockRequest::run), the attribute and the HTTP layer, the scope contains the locks that the
 /// task holds. A nested call for the same key then enters the existing grant without a request to the store. A spawned
-/// task is another task: it enters the locks of its parent only if it runs in the parent's scope, by
+/// task does not inherit the scope. It enters the locks of its parent only if it runs in the parent's scope, by
 /// [`enter`](Self::enter).
 ///
 /// A guard from [`acquire`](crate::LockRequest::acquire) can be moved to another task, so it is not part of any scope.
@@ -49,14 +49,14 @@ pub struct LockScope {
     innermost: Option<Arc<Entered>>,
 }
 
-/// A lease that the task has entered, with the leases that it had entered before.
+/// A lease that the task has entered, linked to the leases that the task had entered before.
 struct Entered {
     lease: Weak<Lease>,
     outer: Option<Arc<Self>>,
 }
 
 impl LockScope {
-    /// Returns the scope of the calling task. Outside of a scope, the result is empty.
+    /// Returns the scope of the calling task. If the task has no scope, returns an empty one.
     #[must_use]
     pub fn current() -> Self {
         CURRENT.try_with(Clone::clone).unwrap_or_default()
@@ -90,7 +90,7 @@ impl LockScope {
         self.manager.as_ref()
     }
 
-    /// Returns the lease that the calling task has on `key` of this manager.
+    /// Returns the lease of `key` that the calling task has entered, if the lease belongs to the manager of `engine`.
     pub(crate) fn lease_of(engine: &Arc<Engine>, key: &Key) -> Option<Arc<Lease>> {
         CURRENT.try_with(|scope| scope.find(engine, key)).ok().flatten()
     }
@@ -110,8 +110,8 @@ impl LockScope {
     }
 
     /// Returns the leases of `key` that were entered in this scope, whether or not they are still held. If `manager` is
-    /// given, only its leases count. The key is in the namespace of `current`. If `current` is `None`, the key is in
-    /// the namespace of the lease's own manager.
+    /// given, returns only its leases. The namespace of `current` is added to the key. If `current` is `None`, the
+    /// namespace of the lease's manager is added.
     pub(crate) fn entered(
         &self,
         manager: Option<&Arc<Engine>>,
@@ -125,8 +125,8 @@ impl LockScope {
         })
     }
 
-    /// Returns the keys that are held in this scope, with their namespaces, the innermost key first. A key that was
-    /// entered several times is listed once.
+    /// Returns the keys that are held in this scope, with their namespaces. The key that was entered last comes first.
+    /// A key that was entered several times is listed once.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = Vec::new();

@@ -11,16 +11,16 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::{Hold, LockGuard};
 
 impl LockHandle {
-    /// Sets the lease to `ttl`, counted from now, and renews it at once. This is for a body that learns how long its
-    /// work will take, and for a lock without [renewal](crate::LockRequest::renew). A lease is never shortened. A
-    /// shorter `ttl` takes effect when a renewal with it would end later than the current lease.
+    /// Sets the lease to `ttl`, counted from now, and renews it at once. Use it when the body finds out how long its
+    /// work will take, or for a lock without [renewal](crate::LockRequest::renew). A lease is never shortened: if `ttl`
+    /// is shorter than the rest of the lease, the current end stays, and later renewals use `ttl`.
     /// [`max_hold`](crate::LockRequest::max_hold) still ends the lock.
     ///
     /// # Errors
     /// As [`LockGuard::extend`]. Also [`Lost`](LockErrorKind::Lost) if the lock was released.
     ///
     /// # Cancel safety
-    /// This method is cancel safe. The lease may or may not have been extended.
+    /// Cancel safe. If the future is dropped, the lease may or may not have been extended.
     ///
     /// # Examples
     /// ```
@@ -43,18 +43,19 @@ impl LockHandle {
         self.lease().engine.inside(extend(self.lease(), self.hub(), ttl)).await
     }
 
-    /// Releases the lock before the code under it ends, and waits for the store's answer. This is for a body that needs
-    /// the lock only for its first steps. The body continues **without the lock**.
+    /// Releases the lock before the code under it ends, and waits for the store's answer. Use it if a body needs the
+    /// lock only for its first steps. The body continues **without the lock**.
     ///
-    /// From then on [`is_held`](Self::is_held) is `false`, and [`check`](Self::check) and
-    /// [`fencing_token`](Self::fencing_token) fail. A nested request for the key is sent to the store like any other.
-    /// An early release is not a loss: the body is not dropped, [`lost`](Self::lost) does not complete, and the result
-    /// of the body is returned. When the guard ends, it has nothing to release.
+    /// After the release, [`is_held`](Self::is_held) is `false`, and [`check`](Self::check) and
+    /// [`fencing_token`](Self::fencing_token) fail. A nested request for the key is sent to the store like any other
+    /// request. An early release is not a loss: the body is not dropped, [`lost`](Self::lost) does not complete, and
+    /// the result of the body is returned. The guard releases nothing when it is dropped.
     ///
-    /// While nested calls or [other guards](Self::to_guard) share the lock, does nothing and returns
-    /// [`Released::StillHeld`]: one of them would otherwise lose the lock during its body. If the lock was released
-    /// before, returns [`Released::Released`] at once, even if the store has not answered that release yet. The result
-    /// is the same for a write lock that became a read lock, which is still held.
+    /// While nested calls or [other guards](Self::to_guard) share the lock, this does nothing and returns
+    /// [`Released::StillHeld`], because they still need the lock. If the lock was released before, this returns
+    /// [`Released::Released`] at once, even if the store has not answered that release yet. It also returns
+    /// [`Released::Released`] on the handle of a write lock that became a read lock, although the read lock is still
+    /// held.
     ///
     /// # Errors
     /// As [`LockGuard::release`].
@@ -92,13 +93,13 @@ impl LockHandle {
 }
 
 impl LockHandle {
-    /// Returns another guard that holds this lock. This is for work that continues after the code under the lock has
+    /// Returns another guard that holds this lock. Use it for work that continues after the code under the lock has
     /// ended, such as work after a response with status 202, or a websocket. The lock is renewed until both this guard
     /// and the code have ended, and is then released.
     ///
-    /// If the lock is lost, work in another task is dropped only if [`LockGuard::run`] runs it. That method also lets
-    /// nested calls enter the lock. While the guard exists, [`release_early`](Self::release_early) does nothing, and
-    /// [`max_hold`](crate::LockRequest::max_hold) counts from the grant. This needs no I/O.
+    /// Run work in another task with [`LockGuard::run`]: only then does a loss of the lock drop the work, and only then
+    /// can nested calls enter the lock. While the guard exists, [`release_early`](Self::release_early) does nothing.
+    /// [`max_hold`](crate::LockRequest::max_hold) counts from the original grant. This needs no I/O.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) if the lock is lost, or was released.

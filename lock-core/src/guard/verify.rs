@@ -8,13 +8,13 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::lease::Lease;
 
 impl LockHandle {
-    /// Returns the statement that checks the lease inside a transaction of the application; see [`LeaseCheck`]. This is
-    /// for other drivers, such as sqlx; with tokio-postgres use `verify_in`. From then on the lock is not handed off
+    /// Returns the statement that checks the lease inside a transaction of the application; see [`LeaseCheck`]. Use it
+    /// with drivers such as sqlx; with tokio-postgres use `verify_in`. After this call, the lock is not handed off
     /// inside the process, and does not linger.
     ///
     /// # Errors
-    /// [`Lost`](LockErrorKind::Lost) if the lock is lost or released. In that case the transaction must not be
-    /// committed. [`Unsupported`](LockErrorKind::Unsupported) if the store is not a database.
+    /// [`Lost`](LockErrorKind::Lost) if the lock is lost or released. In that case do not commit the transaction.
+    /// [`Unsupported`](LockErrorKind::Unsupported) if the store is not a database.
     pub fn lease_check(&self) -> Result<LeaseCheck> {
         let check = check_of(self.lease())?;
         self.lease().check()?;
@@ -22,28 +22,29 @@ impl LockHandle {
     }
 
     /// Checks the lease inside `transaction`, and locks the lease until the end of the transaction. If the lease is
-    /// over, the transaction fails. This is the last line of defence, in the database that the lock protects.
+    /// over, the transaction fails. With this check, the protected database itself refuses a holder that has lost its
+    /// lock.
     ///
-    /// From then on no other owner gets the key before the transaction has ended, even if the lease ends in the
+    /// After the check, no other owner gets the key before the transaction has ended, even if the lease ends in the
     /// meantime. So a holder that was stopped for longer than its lease cannot commit. The lock tables must be in the
     /// database of the transaction. Call this method after the last statement that may take long, outside of
-    /// savepoints, and commit before the guard is released. At isolation levels above `READ COMMITTED`, call it first.
-    /// At those levels, a grant or a renewal that is committed after the snapshot was taken makes the transaction fail.
-    /// The lock stays held, and the transaction must be run again.
+    /// savepoints, and commit before you release the guard. At isolation levels above `READ COMMITTED`, call it as the
+    /// first statement instead. At those levels, the transaction fails if the lock was granted or renewed after the
+    /// transaction's snapshot. In that case the lock is still held, so run the transaction again.
     ///
-    /// The released lock then goes back to the store. It is not handed off inside the process, and does not linger,
-    /// because only the store knows whether the transaction is still open.
+    /// A later release goes to the store. The lock is not handed off inside the process, and does not linger, because
+    /// only the store knows whether the transaction is still open.
     ///
     /// After an error the server rolls the transaction back, even if `commit` is called.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) if the lease is over or the lock was released.
     /// [`Unsupported`](LockErrorKind::Unsupported) if the store is not Postgres.
-    /// [`Unavailable`](LockErrorKind::Unavailable) if the statement failed. An older snapshot can also cause it; that
+    /// [`Unavailable`](LockErrorKind::Unavailable) if the statement failed. An outdated snapshot can be the cause; that
     /// error is temporary.
     ///
     /// # Cancel safety
-    /// The statement may or may not have been executed, so roll the transaction back.
+    /// If the future is dropped, the statement may or may not have been executed, so roll the transaction back.
     ///
     /// # Examples
     /// ```no_run
@@ -88,7 +89,7 @@ impl LockGuard {
     }
 }
 
-/// Returns the check of a lease. The caller must then check that the lease has not ended.
+/// Returns the statement that checks a lease. The caller must then check that the lease has not ended.
 fn check_of(lease: &Lease) -> Result<LeaseCheck> {
     let check = lease.engine.store.lease_check(lease.claim()).ok_or_else(|| {
         let detail = format!(
@@ -105,8 +106,8 @@ fn check_of(lease: &Lease) -> Result<LeaseCheck> {
 async fn verify_in(lease: &Lease, transaction: &mut tokio_postgres::Transaction<'_>) -> Result<()> {
     let check = check_of(lease)?;
     let local = lease.check();
-    // A lease that has ended by the local clock may still be alive at the server. The transaction must fail anyway,
-    // even if the application ignores the error.
+    // If the lease has ended by the local clock, it may still be alive at the server. The transaction must fail even
+    // then, and even if the application ignores this error.
     let verified = verify(transaction, &check, local.is_ok()).await;
     local?;
     verified.map_err(|error| {

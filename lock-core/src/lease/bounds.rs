@@ -1,4 +1,4 @@
-//! Calculates the bounds of a grant: until when the holder and the store regard it as held.
+//! Calculates the bounds of a grant: the times until which the holder and the store regard it as held.
 
 use std::time::Duration;
 
@@ -18,16 +18,16 @@ pub(super) fn of_grant(
     let length = if ends_by_itself(engine, options) { grant.lease.min(ttl) } else { grant.lease };
     let store_until = match engine.cleanup.has_session() {
         true => expiry::forgotten(grant.sent, length),
-        // The claim requested `ttl`. A grant from the store's queue may be shorter, and an unanswered heartbeat may
-        // have extended it to `ttl`.
+        // A grant from the store's queue may be shorter than the requested `ttl`. But an unanswered heartbeat may have
+        // extended it to `ttl`.
         false => expiry::forgotten(*arrived, ttl.max(grant.lease)),
     };
     let deadline = expiry::held_until(engine.capability.placement, grant.sent, length);
     Bounds { deadline, store_until, confirmed: grant.sent }
 }
 
-/// Returns whether a lease ends although the store keeps the grant. That is so if the lease is not renewed but its
-/// session is.
+/// Returns whether a lease ends although the store keeps the grant. This is the case for a lease without renewal in a
+/// session that is kept alive.
 pub(super) fn ends_by_itself(engine: &Engine, options: &LeaseOptions) -> bool {
     engine.cleanup.has_session() && !options.renew
 }

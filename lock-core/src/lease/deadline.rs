@@ -1,4 +1,4 @@
-//! Tracks until when a grant is certainly held, and until when the store may have it.
+//! Tracks two times: until when a grant is certainly held, and until when the store may have it.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,34 +18,34 @@ impl Lease {
         self.ttl.store(nanos(ttl), Ordering::Release);
     }
 
-    /// Records that a request for a lease of `ttl` is about to be sent, or was just answered. A session keeps its
-    /// grants for its whole life, whatever ttl is requested.
+    /// Records that a request for a lease of `ttl` is about to be sent, or was just answered. With a session, this does
+    /// nothing, because a session keeps its grants until it ends.
     pub(crate) fn asked(&self, ttl: Duration) {
-        // A request without an answer may still take effect. So an unanswered release is repeated until this lease is
-        // over too.
+        // A request may take effect even if no answer arrives. So a later release that gets no answer is repeated until
+        // this lease is over too.
         if !self.engine.cleanup.has_session() {
             self.grant.may_last(expiry::forgotten(self.now(), ttl));
         }
     }
 
-    /// Returns when the grant has expired at the store. Grants of a session do not expire; at this time the library
-    /// releases a lost one.
+    /// Returns when the grant has certainly expired at the store. Grants of a session do not expire, but the library
+    /// releases a lost grant at this time.
     pub(crate) fn store_until(&self) -> Moment {
         self.grant.store_until()
     }
 
-    /// Records that the store granted a lease of `length`, counted from `sent`. A deadline never moves back.
+    /// Records that the store granted a lease of `length`, counted from `sent`. The deadline never moves back.
     ///
-    /// A session promises the same length to all of its grants. Without renewal, a lease still ends after its own ttl.
+    /// All grants of a session get the length of the session. A lease without renewal still ends after its own ttl.
     pub(crate) fn leased(&self, sent: Moment, length: Duration) {
-        // The session is kept alive separately, so the store never ends this lease. The holder must end it after its
-        // ttl.
+        // The session is kept alive independently of this lease, so the store never ends the lease. This process must
+        // end it after its ttl.
         let length =
             if ends_by_itself(&self.engine, &self.options) { length.min(self.ttl()) } else { length };
         if self.engine.cleanup.has_session() {
             self.grant.may_last(expiry::forgotten(sent, length));
         }
-        // The lease counts from `sent`. The store starts the lease when it executes the request, which is later than
+        // The lease counts from `sent`. The store starts the lease when it executes the request. This happens after
         // `sent`, but may be long before the answer arrives.
         self.grant.lasts(sent, expiry::held_until(self.engine.capability.placement, sent, length));
     }
@@ -58,8 +58,8 @@ impl Lease {
             self.grant.may_last(expiry::forgotten(sent, length));
         }
         self.leased(sent, length);
-        // Only `ENDANGERED` changes back to `HELD`. A loss or a release in the meantime stays, and a late success does
-        // not revive the lease.
+        // Only `ENDANGERED` changes back to `HELD`. If the lease was lost or released in the meantime, a late success
+        // does not change this.
         let _ =
             self.state.compare_exchange(state::ENDANGERED, state::HELD, Ordering::AcqRel, Ordering::Acquire);
     }
@@ -69,7 +69,7 @@ impl Lease {
         self.grant.confirmed()
     }
 
-    /// Returns until when the grant is certainly held. `max_hold` may end the lease earlier.
+    /// Returns the time until which the grant is certainly held. `max_hold` may end the lease earlier.
     pub(crate) fn deadline(&self) -> Moment {
         self.grant.deadline()
     }
@@ -93,8 +93,8 @@ impl Lease {
         self.options.min_hold.map(|min| self.since.plus(min))
     }
 
-    /// Returns the rest of `min_hold` at `now`. A release must use exactly this value: any other would end `min_hold`
-    /// too early.
+    /// Returns the rest of `min_hold` at `now`, or `None` if it is over. A release must pass exactly this value to the
+    /// store: with a shorter one, `min_hold` would end too early.
     pub(crate) fn keep_for(&self, now: Moment) -> Option<Duration> {
         self.keep_until().and_then(|end| expiry::left(end, now))
     }

@@ -1,19 +1,19 @@
-//! Calculates when an item of a renewal loop is checked next: pure functions.
+//! Calculates when an item of a renewal loop is checked next, with pure functions.
 
 use std::time::Duration;
 
 use crate::clock::{Moment, nanos};
 
-/// The maximum time, in nanoseconds, by which a renewal is sent early to share a batch.
+/// The longest time, in nanoseconds, by which a renewal may be early so that it shares a batch.
 pub(super) const MAX_SLACK: i64 = 100_000_000;
 
-/// Returns a moment by the clock that orders the queue. That clock includes suspend, so after a suspend overdue items
-/// are due at once.
+/// Returns the reading of `moment` on the clock that orders the queue. This clock also counts time in suspend, so
+/// overdue items are due at once after a suspend.
 pub(super) fn instant(moment: Moment) -> i64 {
     moment.parts().1
 }
 
-/// The time at which an item must be checked next.
+/// The time span in which an item must be checked next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Due {
     /// The earliest time of the check.
@@ -29,11 +29,11 @@ impl Due {
         Self { early: at, late: at }
     }
 
-    /// Makes a due time at a third of the lease after `sent`. `jitter` (0 to 1) moves it up to a twelfth of the lease
-    /// earlier, so that processes that started together drift apart. To share a batch, the renewal may be sent up to
-    /// another twelfth earlier.
+    /// Makes a due time at a third of the lease after `sent`. `jitter` (0 to 1) moves the due time up to a twelfth of
+    /// the lease earlier, so that processes that started together do not renew together. A renewal that shares a batch
+    /// may be up to another twelfth earlier.
     pub(super) fn renewal(sent: Moment, ttl: Duration, jitter: f64) -> Self {
-        // The calculation uses whole nanoseconds: every grant passes through here, and dividing a `Duration` is slow.
+        // The calculation uses whole nanoseconds, because every grant needs it, and dividing a `Duration` is slow.
         let ttl = nanos(ttl);
         #[allow(
             clippy::cast_precision_loss,
@@ -45,11 +45,12 @@ impl Due {
         Self { early: late - slack(ttl), late }
     }
 
-    /// Makes the due time after an unanswered renewal. The retry is soon, so that several retries fit into `left`, the
-    /// rest of the lease. The rest may be far less than a part of `ttl`, because a store may grant less than requested.
+    /// Makes the due time of the retry after an unanswered renewal. The pause is short, so that several retries fit
+    /// into `left`, the rest of the lease. `left` may be much shorter than `ttl`, because a store may grant less than
+    /// requested.
     pub(super) fn retry(now: Moment, ttl: Duration, left: Duration) -> Self {
         let pause = (ttl / 12).clamp(Duration::from_millis(2), Duration::from_millis(500));
-        // The pause has a minimum, because the renewals of ten thousand leases may fail at the same time.
+        // The pause is not too short, because the renewals of ten thousand leases may fail at the same time.
         let pause = pause.min((left / 3).max(Duration::from_millis(100)));
         let late = instant(now.plus(pause));
         Self { early: late, late }
@@ -62,7 +63,7 @@ impl Due {
     }
 }
 
-/// Returns how early the renewal of a lease of `ttl` nanoseconds may be.
+/// Returns by how much the renewal of a lease of `ttl` nanoseconds may be early.
 fn slack(ttl: i64) -> i64 {
     (ttl / 12).min(MAX_SLACK)
 }

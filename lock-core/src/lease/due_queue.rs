@@ -1,4 +1,4 @@
-//! The queue of one renewal loop: a heap by due time. It has no lock and no clock.
+//! Defines the queue of one renewal loop: a heap ordered by due time, without a mutex and without a clock.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,7 +10,7 @@ use crate::clock::Moment;
 
 /// An item of a schedule.
 pub(crate) trait Scheduled {
-    /// Returns when the item is checked next. Entries of the queue with a different time are stale.
+    /// Returns the time of the item's next check. Entries of the queue with a different time are stale.
     fn next_look(&self) -> &AtomicI64;
 
     /// Returns whether the item needs no further checks.
@@ -40,19 +40,20 @@ impl<T> Ord for Entry<T> {
     }
 }
 
-/// The items by due time. Ended items stay until they are due, or until a sweep removes them. So a release costs
-/// nothing here.
+/// The items, ordered by due time. Ended items stay until they are due, or until a sweep removes them. So a release
+/// does not touch the queue.
 #[derive(Debug)]
 pub(super) struct DueQueue<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,
-    /// The length at which the next sweep removes dead entries.
+    /// The length of the heap at which the next sweep removes dead entries.
     sweep_at: usize,
-    /// The items that were checked under the lock. They are dropped outside of it: see [`Self::looked_at`].
+    /// References to the items that were checked under the mutex. They are dropped outside of the mutex; see
+    /// [`Self::looked_at`].
     looked_at: Vec<Arc<T>>,
 }
 
-/// Shorter queues are never swept. The number is small, because the memory of a released lease is reused only after a
-/// sweep. Memory that is freed in small portions is still in the cache of the processor.
+/// The shortest queue that is swept. The number is small, because the memory of a released lease is reused only after a
+/// sweep. If memory is freed in small portions, it is still in the processor's cache.
 pub(super) const MIN_SWEEP: usize = 8;
 
 impl<T: Scheduled> DueQueue<T> {
@@ -61,21 +62,20 @@ impl<T: Scheduled> DueQueue<T> {
         Self { heap: BinaryHeap::new(), sweep_at: 0, looked_at: Vec::new() }
     }
 
-    /// Returns the number of entries, with those of ended items.
+    /// Returns the number of entries, including the entries of ended items.
     pub(super) fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Takes the references to the items that were checked. The caller drops them outside of the lock of the queue: a
-    /// check may have the last reference to an item, and dropping the item ends a span of the application.
+    /// Takes the references to the items that were checked. The caller must drop them outside of the queue's mutex. One
+    /// of them may be the last reference to an item, and dropping the item ends a span of the application.
     pub(super) fn looked_at(&mut self) -> Vec<Arc<T>> {
         std::mem::take(&mut self.looked_at)
     }
 
     /// Adds `item` under `due`. An earlier entry of the item becomes stale.
     pub(super) fn file(&mut self, item: &Arc<T>, due: Due) {
-        // This store is enough to make an earlier entry of the item stale. Removing that entry would need a search of
-        // the heap.
+        // This makes an earlier entry of the item stale. Its removal would need a search of the heap.
         item.next_look().store(due.late, Ordering::Release);
         self.heap.push(Reverse(Entry { due, item: Arc::downgrade(item) }));
         if self.heap.len() >= self.sweep_at.max(MIN_SWEEP) {
@@ -83,17 +83,18 @@ impl<T: Scheduled> DueQueue<T> {
         }
     }
 
-    /// Removes the entries of ended items, and stale ones.
+    /// Removes stale entries, and the entries of ended items.
     pub(super) fn sweep(&mut self) {
         let looked_at = &mut self.looked_at;
         self.heap.retain(|Reverse(entry)| entry.look(looked_at).is_some());
         self.sweep_at = self.heap.len() * 2;
     }
 
-    /// Removes and returns all items that are due at `now`, and the items that may share their batch.
+    /// Removes and returns all items that are due at `now`, and all items that may already be renewed in the same
+    /// batch.
     pub(super) fn take_due(&mut self, now: Moment) -> Vec<Arc<T>> {
         let now = instant(now);
-        // No item is checked more than `MAX_SLACK` before its `late`, so no item after the horizon is due.
+        // An item is checked at most `MAX_SLACK` before its `late`. So no item after the horizon is due.
         let horizon = now.saturating_add(MAX_SLACK);
         let (mut due, mut not_yet) = (Vec::new(), Vec::new());
         while self.heap.peek().is_some_and(|Reverse(entry)| entry.due.late <= horizon) {
@@ -104,14 +105,15 @@ impl<T: Scheduled> DueQueue<T> {
                 None => {}
             }
         }
-        // The entries are put back after the loop. Inside the loop they would be popped again and again.
+        // The entries are added again after the loop. Inside the loop they would be popped again and again.
         self.heap.extend(not_yet);
         due
     }
 
     /// Returns when the next check is due, or `None` if the queue is empty.
     pub(super) fn next(&self) -> Option<i64> {
-        // The top entry may be stale. A needless wake-up costs less than a search for the first current entry.
+        // The top entry may be stale and cause a needless wake-up. This costs less than a search for the first current
+        // entry.
         self.heap.peek().map(|Reverse(entry)| entry.due.late)
     }
 
@@ -123,8 +125,8 @@ impl<T: Scheduled> DueQueue<T> {
 }
 
 impl<T: Scheduled> Entry<T> {
-    /// Returns the item if this entry is current and the item has not ended. In any case, the reference to the item is
-    /// dropped with `looked_at`.
+    /// Returns the item if this entry is current and the item has not ended. The reference to the item is stored in
+    /// `looked_at` in any case.
     fn look<'a>(&self, looked_at: &'a mut Vec<Arc<T>>) -> Option<&'a Arc<T>> {
         looked_at.push(self.item.upgrade()?);
         let item = looked_at.last()?;

@@ -1,8 +1,8 @@
-//! Provides the fencing token of a lease, either from the store or as the next number of this process.
+//! Provides the fencing token of a lease. The token either comes from the store, or is the next number of this process.
 //!
-//! A number that the process assigns stays below the value that the store has confirmed. The clock of the process alone
-//! cannot be the bound, because it continues after a loss. If the store loses its data and grants the key to another
-//! process, the token of that process could be smaller.
+//! A number that the process assigns is never above the bound that the store's last answer confirmed. The clock of the
+//! process cannot be the bound, because it continues after a loss of the lock. If the store lost its data and granted
+//! the key to another process, the token of that process could then be smaller.
 
 use std::sync::atomic::{self, Ordering};
 
@@ -12,21 +12,21 @@ use crate::error::{LossReason, Result};
 use crate::local_queue::FenceSequence;
 
 impl Lease {
-    /// Returns the fencing token. If it neither came with the grant nor can be numbered here, sends one request to the
-    /// store.
+    /// Returns the fencing token. If the grant has no token and this process cannot assign one, sends one request to
+    /// the store.
     pub(crate) async fn fence(&self) -> Result<FencingToken> {
         self.check()?;
         let made = match self.fence.get() {
             Some(made) => Ok(*made),
             // If two callers request the token at the same time, both send a request, and the first answer counts for
-            // both. If one caller waited for the other, a future that is not polled would block all callers.
+            // both. Neither waits for the other, because a future that is not polled would then block all callers.
             None => self.make_fence().await.map(|made| *self.fence.get_or_init(|| made)),
         };
         match made {
             Ok(sequence) => {
-                // If the lease has ended in the meantime, the next holder does not know of this number and may have a
-                // smaller one. This fence pairs with the fence in `as_handoff`: one of the two sides sees what the
-                // other wrote.
+                // If the lease has ended in the meantime, the next holder may not know this number, and may have a
+                // smaller one. This memory fence pairs with the one in `as_handoff`: at least one of the two sides sees
+                // the value that the other side wrote.
                 atomic::fence(Ordering::SeqCst);
                 self.check()?;
                 self.span.record("lock.fencing_token", sequence.token().get());
@@ -41,12 +41,13 @@ impl Lease {
         }
     }
 
-    /// Returns the next number of this process if there is one. Otherwise requests a token from the store.
+    /// Returns the next number of this process as a token. If this process has no number left, requests a token from
+    /// the store.
     async fn make_fence(&self) -> Result<FenceSequence> {
         let here = self.grant.earlier().filter(|_| self.engine.capability.fencing == Fencing::StoreTime);
         if let Some(sequence) = here.and_then(|earlier| earlier.next(self.confirmed())) {
-            // The number is recorded before the caller sees it. The next renewal and the release report it to the
-            // store, so that later tokens of the store are larger.
+            // The number is recorded before the caller gets it. The next renewal and the release report the number to
+            // the store, so that later tokens of the store are larger.
             self.claim().number_fence(sequence.token());
             return Ok(sequence);
         }
@@ -59,14 +60,16 @@ impl Lease {
         if self.handoffs == self.claim().handoffs {
             return store.fence(self.claim()).await;
         }
-        // The holders of a grant may share its claim, but each has its own token. A store may read the number of
-        // hand-offs again after it has answered, so this claim must be a copy with this holder's number.
+        // The holders of a grant may share its claim, but each holder has its own token. During the request, the store
+        // may read the claim's number of hand-offs more than once. So this request uses a copy of the claim with this
+        // holder's number.
         let copy = CopyOfClaim { of: self.claim(), copy: self.own_claim() };
         store.fence(&copy.copy).await
     }
 
-    /// If earlier holders of the grant were numbered here, continues their numbers below a token that the store has
-    /// just made. One request then serves as many holders as microseconds have passed since the last request.
+    /// Continues the numbers of earlier holders of this grant, if this process has assigned them. The new number is
+    /// smaller than `made`, the token that the store has just made. So one request serves as many holders as
+    /// microseconds have passed since the last request.
     fn counted_on(&self, made: FenceSequence, earlier: Option<FenceSequence>) -> FenceSequence {
         let next =
             earlier.filter(|_| !self.claim().is_fence_ahead()).and_then(|earlier| made.next_after(earlier));
@@ -82,8 +85,8 @@ impl Lease {
     }
 }
 
-/// A copy of a claim for one request. The marks that the store sets on the copy are transferred to the claim, even if
-/// the request is dropped.
+/// A copy of a claim for one request. When this value is dropped, the marks that the store has set on the copy are
+/// transferred to the claim. This happens even if the request is dropped.
 struct CopyOfClaim<'a> {
     of: &'a Claim,
     copy: Claim,

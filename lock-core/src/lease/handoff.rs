@@ -16,7 +16,7 @@ use crate::local_queue::{Handoff, SharedGrant};
 use crate::options::LeaseOptions;
 
 impl Lease {
-    /// Makes a lease that starts at `now` for a grant that was handed off. Its next renewal requests `ttl`.
+    /// Makes a lease that starts at `now`, for a grant that was handed off. Renewals of the lease request `ttl`.
     pub(crate) fn from_handoff(
         engine: Arc<Engine>,
         schedule: &Schedule<Self>,
@@ -32,7 +32,8 @@ impl Lease {
         if ends_by_itself || handed.claim.renews != options.renew {
             let mut bounds = handed.bounds();
             if ends_by_itself {
-                // The previous holder may have used the whole lease of the session as its bound.
+                // The previous holder may have used the length of the session as its bound, so the bounds are limited
+                // to `ttl`.
                 let until = expiry::held_until(engine.capability.placement, bounds.confirmed, ttl);
                 bounds.deadline = bounds.deadline.earlier(until, now);
                 bounds.store_until =
@@ -44,15 +45,15 @@ impl Lease {
         Self::start(engine, schedule, LeaseGrant::Shared(handed), options, start, span)
     }
 
-    /// Records that a transaction of the application is about to verify the lease. From then on the grant is not handed
-    /// off but goes back to the store, which refuses the key to others until that transaction has ended. Only the store
-    /// knows when the transaction ends.
+    /// Records that a transaction of the application is about to verify the lease. After this, the grant is released to
+    /// the store instead of being handed off. The store refuses the key to others until the transaction has ended. Only
+    /// the store knows when this happens.
     ///
-    /// The caller must then check the lease. Either the check sees that the lease has ended, or `as_handoff` sees this
-    /// record.
+    /// The caller must check the lease after this call. Either that check finds that the lease has ended, or
+    /// `as_handoff` finds this record.
     pub(crate) fn note_verified(&self) {
-        // After the end of this lease, the claim may belong to the next holder. The caller's check then fails in any
-        // case.
+        // After the end of this lease, the claim may belong to the next holder, so it must not be marked. The caller's
+        // check then fails.
         if self.has_ended() {
             return;
         }
@@ -60,26 +61,26 @@ impl Lease {
         atomic::fence(Ordering::SeqCst);
     }
 
-    /// Returns the grant for the next holder, or `None` if it must go back to the store. It must go back if it is lost,
-    /// if its `min_hold` is not over, if its kind queues in the store, if a transaction may have verified it, or if the
-    /// manager closes.
+    /// Returns the grant for the next holder, or `None` if the grant must be released to the store. The grant must be
+    /// released if it is lost, if its `min_hold` is not over, if its kind queues in the store, if a transaction may
+    /// have verified it, or if the manager closes.
     ///
-    /// `ttl` is the lease that the next holder requests. It is `None` if there is no next holder yet; the later holder
-    /// then makes this check itself. The rest of the lease must not be longer than `ttl`. Otherwise a crash of the next
-    /// holder would lock the key for longer than requested. If all grants live in a session, every crash costs the rest
-    /// of the session.
+    /// `ttl` is the lease that the next holder requests. It is `None` if there is no next holder yet. The rest of the
+    /// lease must not be longer than `ttl`. Otherwise a crash of the next holder would lock the key for longer than
+    /// requested. If there is no next holder yet, the later holder makes this check. If the grants belong to a session,
+    /// the check does not apply, because a crash locks every key until the session ends.
     ///
-    /// The last guard calls this after it has left. The grant is then unused, and no other thread can hand it off.
-    /// `now` is a time that was just read from the clock.
+    /// The last guard calls this after it has left the lease. No guard uses the grant then, and no other thread can
+    /// hand it off. `now` is the current time.
     pub(crate) fn as_handoff(&self, ttl: Option<Duration>, now: Moment) -> Option<Handoff> {
         if !self.may_be_handed_off(now)
             || ttl.is_some_and(|ttl| self.engine.outlasts(self.store_until(), ttl, now))
         {
             return None;
         }
-        // This fence pairs with the fence in `fence`. Either this thread sees a number that was just made, or `fence`
-        // sees that the lease has ended, and does not return the number. The same holds for the fence in
-        // `note_verified`.
+        // This memory fence pairs with the one in `fence`. Either this thread sees a number that `fence` has just made,
+        // or `fence` sees that the lease has ended, and does not return the number. The memory fence in `note_verified`
+        // works in the same way.
         atomic::fence(Ordering::SeqCst);
         if self.claim().is_verified() {
             return None;
@@ -92,7 +93,8 @@ impl Lease {
             LeaseGrant::Shared(shared) => Arc::clone(shared),
         };
         if let Some(made) = self.fence.get() {
-            // If the store's token is ahead of this process, the next holder requests its token from the store.
+            // If the store's token may be ahead of the numbers of this process, the next holder requests its token from
+            // the store.
             next.set_earlier(Some(*made).filter(|_| !self.claim().is_fence_ahead()));
         }
         next.count_handoff();
@@ -101,9 +103,9 @@ impl Lease {
 
     /// Returns whether the grant may pass to another waiter of this process.
     fn may_be_handed_off(&self, now: Moment) -> bool {
-        // A waiter in a local queue waits for a single key, so with a grant of several keys the other keys would stay
-        // locked. A closing manager waits for its guards, and a hand-off would make another one. A reported loss is
-        // still visible here, because `leave` does not change the state of a lost lease.
+        // A waiter in a local queue waits for a single key. If it received a grant of several keys, the other keys
+        // would stay locked. A closing manager waits for its guards, and a hand-off would make another guard. A
+        // reported loss is still visible here, because `leave` does not change the state of a lost lease.
         self.options.kind.hands_off()
             && self.claim().mode == Mode::Exclusive
             && self.claim().more.is_empty()
@@ -113,7 +115,7 @@ impl Lease {
             && !self.is_revoked()
     }
 
-    /// Ends the lease without a release, because another lease has the grant now.
+    /// Ends the lease without a release. Another lease has the grant now.
     pub(crate) fn supersede(&self) {
         self.state.store(state::ENDED, Ordering::Release);
     }

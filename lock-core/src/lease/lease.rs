@@ -55,8 +55,8 @@ impl Deref for LeaseGrant {
     }
 }
 
-/// A grant in use, shared by its guards and handles. The schedule has only a weak reference, so a lease without holders
-/// is neither renewed nor watched.
+/// A grant in use, shared by its guards and handles. The schedule has only a weak reference. So a lease without guards
+/// and handles is neither renewed nor watched.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) engine: Arc<Engine>,
@@ -66,13 +66,14 @@ pub(crate) struct Lease {
     pub(crate) span: tracing::Span,
     pub(crate) recorder: HoldRecorder,
     pub(super) state: AtomicU8,
-    /// The number of guards that share the grant: the outermost guard and the guards of nested calls.
+    /// The number of guards that share the grant: the outermost guard, the guards of nested calls, and further guards
+    /// from a handle.
     pub(super) entries: AtomicUsize,
     /// The runtime whose renewer watches the lease. When that runtime ends, so does its renewer.
     pub(super) runtime: Id,
     /// The length that renewals request, in nanoseconds. `extend` changes it.
     pub(super) ttl: AtomicU64,
-    /// The number of earlier hand-offs of the grant. Each holder has its own number, and so its own fencing token.
+    /// The number of earlier hand-offs of the grant. Each holder has a different number, and so its own fencing token.
     pub(super) handoffs: u64,
     /// The fencing token. The first token that is made stays.
     pub(super) fence: OnceCell<FenceSequence>,
@@ -80,7 +81,8 @@ pub(crate) struct Lease {
     /// When the renewer checks this lease next. Entries of the schedule with a different time are stale.
     next_look: AtomicI64,
     pub(super) renewal_in_flight: AtomicBool,
-    /// A lease must not be dropped under a lock, because the drop ends the span and so runs the log of the application.
+    /// A lease must not be dropped under a mutex, because the drop ends the span, which runs the application's log
+    /// subscriber.
     _outside: OutsideOfLocks,
 }
 
@@ -109,16 +111,16 @@ impl Lease {
     ) -> Arc<Self> {
         let (ttl, Granted { grant, arrived }) = (claim.ttl, granted);
         let bounds = bounds::of_grant(&engine, &options, ttl, granted);
-        // The arrival is later than the time at which the store made the token. So the numbers that continue from the
-        // token stay below the time of the store.
+        // The store made the token before the answer arrived. Because the sequence starts at the arrival, its numbers
+        // stay below the store's time.
         let fence = grant.fence.map(|first| FenceSequence::new(first, *arrived));
         let start = Start { since, ttl, handoffs: claim.handoffs, fence };
         let grant = LeaseGrant::Own(HeldGrant::new(claim, bounds));
         Self::start(engine, schedule, grant, options, start, span)
     }
 
-    /// Makes a lease directly on the heap. Every grant passes through here. The function is always inlined, because a
-    /// call would copy the grant.
+    /// Makes a lease directly on the heap. Every grant needs this function, so it is always inlined: a call would copy
+    /// the grant.
     #[inline(always)]
     pub(super) fn start(
         engine: Arc<Engine>,
@@ -139,7 +141,8 @@ impl Lease {
             handoffs,
             runtime: schedule.runtime(),
             ttl: AtomicU64::new(nanos(ttl)),
-            // A `OnceLock` with a value would be slow to make, because it is set as if threads raced for it.
+            // A `OnceLock` with a value would be slow to make, because its value is set with the synchronization for
+            // competing threads.
             fence: fence.map_or_else(OnceCell::new, OnceCell::with_value),
             changed: Notify::new(),
             next_look: AtomicI64::new(i64::MAX),
@@ -165,10 +168,11 @@ impl Lease {
         self.engine.clock.now()
     }
 
-    /// Prevents nested calls from entering the lease. Returns `false` if a nested call is inside.
+    /// Removes the only guard, so that no nested call can enter the lease. If other guards share the lease, does
+    /// nothing and returns `false`.
     pub(crate) fn seal(&self) -> bool {
-        // This is one atomic step. If it were two, a nested call could enter between the check and the change, and
-        // would then write while others read.
+        // This is one atomic step. With two steps, a nested call could enter between the check and the change. After a
+        // downgrade, it would then write while others read.
         self.entries.compare_exchange(1, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
@@ -177,18 +181,18 @@ impl Lease {
         if self.loss().is_some() {
             return false;
         }
-        // The count never rises from zero. At zero, the last guard may already be releasing the grant, and a body would
-        // run without the lock.
+        // The count never rises from zero. At zero, the last guard may already be releasing the grant, so a new body
+        // would run without the lock.
         let more = |entries: usize| (entries > 0).then_some(entries + 1);
         self.entries.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
     }
 
-    /// Removes a guard. Returns `true` for the last guard, which must release the grant. From then on the lease is not
-    /// renewed.
+    /// Removes a guard. Returns `true` for the last guard, which must then release the grant. After that the lease is
+    /// not renewed.
     pub(crate) fn leave(&self) -> bool {
         let fewer = |entries: usize| entries.checked_sub(1);
         // The count never falls below zero, even if the lock was released early. Almost every lease has exactly one
-        // guard, so `seal` is tried first.
+        // guard, so `seal` is the fast path.
         if !self.seal() && self.entries.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer) != Ok(1) {
             return false;
         }
@@ -205,16 +209,16 @@ impl Lease {
         is_last
     }
 
-    /// Ends the use of a lease that can no longer be entered. The caller then sends the release, and [records
+    /// Ends a lease that can no longer be entered. The caller must then send the release, and [record
     /// it](Self::record_released).
     pub(crate) fn end(&self) {
-        // The state changes before the release is sent. The answer to a renewal that is still under way then finds the
-        // ended lease, and neither reports a loss nor plans another renewal. A lost lease stays lost, with its reason.
+        // The state changes before the release is sent. If a renewal is still under way, its answer then neither
+        // reports a loss nor schedules another renewal. A lost lease stays lost, with its reason.
         let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
             (now <= state::ENDANGERED).then_some(state::ENDED)
         });
-        // This fence pairs with the fence in `note_verified`. Either the check sees that the lease has ended, or the
-        // release sees the note.
+        // This memory fence pairs with the one in `note_verified`. Either the check after `note_verified` sees that the
+        // lease has ended, or the release sees the mark on the claim.
         atomic::fence(Ordering::SeqCst);
     }
 

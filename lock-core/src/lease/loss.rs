@@ -7,7 +7,8 @@ use super::state::{self, code, reason};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 
 impl Lease {
-    /// Records that renewals are late. Returns whether this is the first such record.
+    /// Marks the lease as endangered, because a renewal has failed. Returns whether the lease was not endangered
+    /// before.
     pub(crate) fn endanger(&self) -> bool {
         self.state
             .compare_exchange(state::HELD, state::ENDANGERED, Ordering::AcqRel, Ordering::Acquire)
@@ -31,15 +32,15 @@ impl Lease {
         self.state.load(Ordering::Acquire) > state::ENDED
     }
 
-    /// Returns why the grant is lost, or `None` if it is held. This reads the clock: an expired lease is lost from its
-    /// expiry on, whether or not the loss was reported.
+    /// Returns why the grant is lost, or `None` if it is not lost. This reads the clock: an expired lease is lost at
+    /// once, even if the loss was not reported yet.
     pub(crate) fn loss(&self) -> Option<LossReason> {
         let known = self.state.load(Ordering::Acquire);
         if known > state::ENDANGERED {
             return reason(known);
         }
-        // The clock decides, because the renewer may report late or never. For example, the log may block its thread,
-        // or its runtime may have ended.
+        // The clock decides, because the renewer may report late or never. For example, the log subscriber may block
+        // the renewer's thread, or the renewer's runtime may have ended.
         let now = self.now();
         if self.deadline().is_past(now) {
             self.lose(LossReason::Expired);
@@ -51,23 +52,23 @@ impl Lease {
         reason(self.state.load(Ordering::Acquire))
     }
 
-    /// Marks the grant as lost, and sends all notifications. Returns whether this call changed the state. The first
-    /// reason stays, and a released lease cannot be lost.
+    /// Marks the grant as lost, and sends all notifications. Returns whether this call changed the state. If the grant
+    /// is lost already, the first reason stays. A released lease cannot be lost.
     pub(crate) fn lose(&self, why: LossReason) -> bool {
         let lost = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
             (now <= state::ENDANGERED).then_some(code(why))
         });
         if lost.is_ok() {
-            // The steps are ordered so that a failing one does not prevent the others: a waker or the log may panic.
+            // The most important steps come first, because a waker or the log subscriber may panic.
             self.changed.notify_waiters();
-            // The waiters in this process relied on this guard. Now they must send a request.
+            // The waiters in this process relied on a hand-off by this guard. Now they must send a request.
             self.claim().keys().for_each(|key| self.engine.local_queue.freed(key, self.claim().owner));
-            // While this process is connected, the session keeps the grant, even if the guard is never dropped. If the
-            // session has ended, the store has already dropped the grant.
+            // A live session keeps the grant at the store, even if the guard is never dropped. So the grant must be
+            // released. If the session has ended, the store has already dropped the grant.
             if self.engine.cleanup.has_session() && why != LossReason::SessionEnded {
                 self.release_when_forgotten();
             }
-            // The log comes last, because it belongs to the application, which may block or panic.
+            // The log comes last, because the application's log subscriber may block or panic.
             self.record_lost(why);
         }
         lost.is_ok()
@@ -94,7 +95,7 @@ impl Lease {
     /// Returns a text that says why the grant was lost.
     pub(super) fn why_lost(&self, reason: LossReason) -> &'static str {
         match reason {
-            // This lease was never renewed, so the text must not mention a failed renewal.
+            // This lease had no renewals, so the text must not mention a failed renewal.
             LossReason::Expired if !self.options.renew => {
                 "its lease ran out, and it was not renewed (renew = false)"
             }
@@ -114,7 +115,8 @@ impl Lease {
     pub(crate) async fn lost(&self) -> LossReason {
         match self.engine.cleanup.inside(self.until_lost()).await {
             Ok(reason) => reason,
-            // This happens outside of tokio in a process that cannot start a thread. There is no timer in that case.
+            // The call comes from outside of tokio, and the process cannot start a thread. Without a runtime there is
+            // no timer.
             Err(_) => self.until_notified().await,
         }
     }
@@ -134,13 +136,14 @@ impl Lease {
     async fn until_lost(&self) -> LossReason {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
-            // The waiter registers before the check. Otherwise it would miss a loss between the two steps.
+            // This registers for the notification before the check. Otherwise it would miss a loss between the two
+            // steps.
             changed.as_mut().enable();
             if let Some(reason) = self.loss() {
                 return reason;
             }
-            // The renewer notifies, but its notification may be late: its runtime may have ended, or the log may block
-            // its thread.
+            // The renewer's notification may be late, because its runtime may have ended, or the log subscriber may
+            // block its thread.
             let left = self.remaining();
             tokio::select! {
                 // `biased` keeps the simulation deterministic.

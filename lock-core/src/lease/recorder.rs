@@ -13,7 +13,7 @@ use crate::observe::{
 };
 
 impl Lease {
-    /// Opens the record, because the guard has reached its caller.
+    /// Opens the record of the hold. Call this when the guard reaches its caller.
     pub(crate) fn open_record(&self, template: Option<Cow<'static, str>>, start: HoldStart) {
         let HoldStart { meter, waited } = start;
         meter.hold_began();
@@ -32,7 +32,8 @@ impl Lease {
         }
     }
 
-    /// Closes the record if the last guard was released or dropped. A lost lease has been recorded by then.
+    /// Closes the record if the last guard was released or dropped. If the lease was lost before, the loss is already
+    /// recorded.
     pub(crate) fn record_released(&self) {
         if !self.has_ended() {
             return;
@@ -50,7 +51,7 @@ impl Lease {
         tracing::debug!(parent: &self.span, "lock released");
     }
 
-    /// Closes the record of a lock that outlives its guard. The lock has not ended, so its end is not reported.
+    /// Closes the record of a lock that outlives its guard. The lock has not ended, so no end is reported.
     pub(crate) fn record_detached(&self) {
         if let Some(subject) = self.recorder.close() {
             subject.meter.hold_ended();
@@ -82,7 +83,7 @@ impl Lease {
         });
     }
 
-    /// Counts a renewal, grouped by its answer.
+    /// Counts a renewal in the metrics, under its answer.
     pub(crate) fn record_renewal(&self, answer: &Renewal) {
         if let Some(subject) = self.recorder.subject() {
             subject.meter.renewed(Renewed::from_answer(answer));
@@ -100,8 +101,9 @@ impl Lease {
         }
     }
 
-    /// Returns when the lock will have been held for long. Returns `None` after this was reported. Also returns `None`
-    /// if the time passed before the lock had a guard; the first renewal with a guard then reports it.
+    /// Returns the time at which the lock counts as held for long. Returns `None` after this was reported. Also returns
+    /// `None` if that time has passed before the lock has a guard; the first renewal with a guard then reports the long
+    /// hold.
     pub(super) fn held_long_at(&self) -> Option<Moment> {
         (!self.recorder.is_done_with_long()).then(|| self.long_from())
     }
@@ -115,9 +117,9 @@ impl Lease {
         if !self.long_from().is_past(now) {
             return;
         }
-        // If this is a single grant of a claim for several keys, it has no guard while the claim waits for another key.
-        // The check is then repeated at the next renewal. A due time in the past would cause checks and renewals
-        // without a pause.
+        // A single grant of a claim for several keys has no guard while the claim waits for another key. The next
+        // renewal repeats the check. The due time must not stay in the past, because the loop would then check and
+        // renew without a pause.
         let Some(subject) = self.recorder.subject() else { return self.recorder.defer_long() };
         if !self.recorder.report_long() {
             return;
@@ -189,7 +191,7 @@ mod tests {
     use crate::observe::Meter;
     use crate::pending::Granted;
 
-    /// Makes a lease like the one of `guard`, whose guard has not reached its caller.
+    /// Makes a lease like that of `guard`. The new lease has no guard that has reached a caller.
     fn another(guard: &LockGuard) -> Arc<Lease> {
         let lease = guard.lease();
         let (engine, grant) = (Arc::clone(&lease.engine), Grant::new(lease.since, Duration::from_secs(9)));

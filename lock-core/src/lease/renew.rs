@@ -8,9 +8,9 @@ use crate::backend::{Claim, Renew, Renewal};
 use crate::clock::Moment;
 use crate::error::{LockError, LossReason, Result};
 
-/// The form of a grant that a request names: exclusive or shared. A request that is sent before a
-/// [downgrade](Claim::mark_shared) names the exclusive grant. If this request arrives after the downgrade, the store
-/// finds no such grant, although this owner still has the lock.
+/// The form of a grant that a request names: exclusive or shared. A renewal that is sent before a
+/// [downgrade](Claim::mark_shared) names the exclusive grant. If it arrives after the downgrade, the store does not
+/// find the exclusive grant, although this owner still has the lock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form {
     shared: bool,
@@ -21,24 +21,24 @@ impl Form {
         Self { shared: claim.may_be_shared() }
     }
 
-    /// Returns whether requests of the claim now name another form.
+    /// Returns whether this form is out of date, because requests of the claim now name the other form.
     pub(super) fn is_former(self, claim: &Claim) -> bool {
         self.shared != claim.may_be_shared()
     }
 }
 
 impl Lease {
-    /// Renews the lease at once, and requests leases of `ttl` from now on. Returns when the request was sent, and the
-    /// granted lease.
+    /// Renews the lease at once. After a success, later renewals request `ttl` too. Returns the time at which the
+    /// request was sent, and the length of the granted lease.
     pub(crate) async fn renew_now(&self, ttl: Duration) -> Result<(Moment, Duration)> {
-        // Without this check, the request would be recorded for the grant even if the grant has been handed off.
+        // This check comes first, because `asked` must not change a grant that was already handed off.
         self.check_ended()?;
-        // The requested lease is recorded before the await. If the future is dropped there, its request may still
-        // extend the lease.
+        // The requested lease is recorded before the await. If the future is dropped during the await, its request may
+        // still extend the lease.
         self.asked(ttl);
-        // This fence pairs with the fence in `as_handoff`. A grant that was already handed off is not renewed here,
-        // because its next holder does not know of the longer lease. A grant that is handed off from now on passes the
-        // requested lease on.
+        // This memory fence pairs with the one in `as_handoff`. If the grant was already handed off, it is not renewed
+        // here, because its next holder does not know of the longer lease. If the grant is handed off later, the
+        // requested lease is part of the hand-off.
         atomic::fence(Ordering::SeqCst);
         self.check_ended()?;
         let named = Form::new(self.claim());
@@ -49,8 +49,8 @@ impl Lease {
         self.take_answer(answer, ttl)
     }
 
-    /// Renews leases of one manager by one request, like [`renew_now`](Self::renew_now). Returns whether all were
-    /// renewed.
+    /// Renews several leases of one manager with one call of the store, like [`renew_now`](Self::renew_now). Returns
+    /// whether all of them were renewed.
     pub(crate) async fn renew_together(leases: &[&Self], ttl: Duration) -> bool {
         let Some(first) = leases.first() else { return true };
         let live = leases.iter().filter(|lease| lease.check_ended().is_ok());
@@ -64,23 +64,23 @@ impl Lease {
         renewed.count() == leases.len()
     }
 
-    /// Processes the answer to a request for a lease of `ttl`.
+    /// Processes the answer to a renewal with `ttl`.
     fn take_answer(&self, answer: Renewal, ttl: Duration) -> Result<(Moment, Duration)> {
         self.record_renewal(&answer);
         let (sent, length) = self.accept(answer)?;
-        // The ttl changes only after a success, because the old lease continues otherwise. It changes before `renewed`,
-        // which limits a lease without renewals to this ttl.
+        // The ttl changes only after a success, because the old lease continues after a failure. The ttl changes before
+        // the call of `renewed`, which limits a lease without renewals to this ttl.
         self.set_ttl(ttl);
         self.renewed(sent, length);
         Ok((sent, length))
     }
 
-    /// Returns when the successful request was sent, and the granted lease. If the store says that the grant belongs to
-    /// another owner, marks the lease as lost.
+    /// Returns the time at which the successful request was sent, and the length of the granted lease. If this owner no
+    /// longer has the grant, marks the lease as lost.
     pub(crate) fn accept(&self, answer: Renewal) -> Result<(Moment, Duration)> {
         match answer {
             Renewal::Renewed { sent, lease, .. } => {
-                // The answer may have arrived after the old lease ended. In that case the lock is lost, and stays lost.
+                // The answer may have arrived after the old lease ended. In that case the lock stays lost.
                 self.check()?;
                 Ok((sent, lease))
             }

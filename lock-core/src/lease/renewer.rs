@@ -21,18 +21,18 @@ use crate::sync::survives;
 /// The maximum number of leases in one call of the backend.
 const MAX_BATCH: usize = 2_000;
 
-/// The minimum time after which a renewal is given up.
+/// The shortest timeout of a renewal.
 const SHORTEST_CALL: Duration = Duration::from_millis(50);
 
-/// The longest sleep of the loop. It is limited because tokio's timers stop while the machine is suspended, and leases
-/// do not.
+/// The longest sleep of the loop. While the machine is suspended, tokio's timers stop, but leases continue. With this
+/// limit, the loop wakes soon after a suspend.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
-/// How late the loop must be to count as stalled. On a machine that is not overloaded, timers are far less late.
+/// How late the loop must wake to count as stalled. On a machine that is not overloaded, timers are far more punctual.
 const STALL: Duration = Duration::from_millis(50);
 
-/// The renewal loop of one runtime. It renews leases in batches, reclaims hand-offs that waiters of the local queue do
-/// not accept, and releases grants that have lingered long enough.
+/// The renewal loop of one runtime. The loop renews leases in batches, and reclaims hand-offs that waiters of the local
+/// queue have not accepted. It also releases grants whose time to linger is over.
 #[derive(Debug)]
 pub(super) struct Renewer {
     store: Store,
@@ -62,10 +62,11 @@ impl Renewer {
         }
     }
 
-    /// Reclaims hand-offs that waiters of this process have not accepted in time. Returns when to call this next.
+    /// Reclaims hand-offs that waiters of this process have not accepted in time. Returns the time of the next call, if
+    /// one is needed.
     ///
-    /// One pass serves all hand-offs, because an entry in the schedule for each hand-off would cost more than the
-    /// hand-off.
+    /// One call serves all hand-offs. An entry in the schedule for each hand-off would cost more than the hand-off
+    /// itself.
     fn reclaim(&self, due: Option<Moment>) -> Option<Moment> {
         let now = self.clock.now();
         if let Some(due) = due {
@@ -80,7 +81,7 @@ impl Renewer {
     /// Sleeps until something is due, or until an earlier entry is added.
     async fn sleep(&self, reclaim: Option<Moment>) {
         let mut needed = pin!(self.local_queue.reclaim_needed());
-        // The loop registers before it reads the flag, because a notification reaches only registered waiters.
+        // The loop registers before it reads the flag, because a notification reaches only registered listeners.
         needed.as_mut().enable();
         if reclaim.is_none() && self.local_queue.needs_reclaim() {
             return;
@@ -118,8 +119,9 @@ impl Renewer {
         let due = due.into_iter().filter(|lease| survives(|| self.look(lease)).unwrap_or(false));
         let mut batch: Vec<_> = due.map(|lease| (self.store.shard_of(lease.claim()), lease)).collect();
         batch.sort_unstable_by_key(|(shard, lease)| (*shard, lease.ttl()));
-        // The timeout of a batch depends on its shortest lease, so leases of very different lengths go into separate
-        // batches. Each shard has its own batches, because a shard that hangs must not delay the renewals of another.
+        // The timeout of a batch depends on its shortest lease, so leases of very different lengths are renewed in
+        // separate batches. Each shard has its own batches, because a shard that hangs must not delay the renewals of
+        // another shard.
         let alike = |first: &(u64, Arc<Lease>), (shard, lease): &(u64, Arc<Lease>)| {
             *shard == first.0 && lease.ttl() <= first.1.ttl() * 4
         };
@@ -138,20 +140,20 @@ impl Renewer {
         if lease.loss().is_some() || lease.has_ended() {
             return false;
         }
-        // Until the renewal is answered, only the deadline must be watched.
+        // Until the renewal is answered, the lease is checked again only at its deadline.
         self.schedule.file(lease, lease.last_look());
-        // `extend` or a warning may cause a check while a renewal is under way. In that case no second renewal is sent,
-        // because the answer to the first one plans the next.
+        // `extend` or a warning may cause a check while a renewal is under way. In that case no second renewal is sent.
+        // The answer to the first renewal schedules the next one.
         let renews = lease.options.renew && !lease.renewal_in_flight.swap(true, Ordering::AcqRel);
-        // This comes last, because the log of the application may panic.
+        // This comes last, because the application's log subscriber may panic.
         survives(|| lease.record_if_held_long(self.clock.now()));
         renews
     }
 
     async fn renew(self: Arc<Self>, leases: Vec<Arc<Lease>>) {
-        // The requested leases are recorded before the request. A release of each lease must outlast the extension,
-        // even if this renewal is not answered. A grant that was handed off would be affected too, so ended leases are
-        // removed first.
+        // The requested leases are recorded before the request. Even if this renewal is not answered, a release of the
+        // lease must be repeated until the extended lease is over. `asked` must not change a grant that was handed off,
+        // so ended leases are removed first.
         let leases = leases.into_iter().filter(|lease| !lease.has_ended());
         let asked = leases.map(|lease| {
             let ttl = lease.ttl();
@@ -159,20 +161,20 @@ impl Renewer {
             (lease, ttl)
         });
         let mut asked: Vec<_> = asked.collect();
-        // This fence pairs with the fence in `as_handoff`. A grant that was already handed off is not renewed here. A
-        // grant that is handed off from now on passes the requested lease on.
+        // This memory fence pairs with the one in `as_handoff`. If a grant was already handed off, it is not renewed
+        // here. If a grant is handed off later, the requested lease is part of the hand-off.
         atomic::fence(Ordering::SeqCst);
         asked.retain(|(lease, _)| !lease.has_ended());
         let (leases, ttls): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
         let batch: Vec<_> =
             leases.iter().zip(&ttls).map(|(lease, ttl)| Renew { claim: lease.claim(), ttl: *ttl }).collect();
         let named: Vec<_> = leases.iter().map(|lease| Form::new(lease.claim())).collect();
-        // This value is made before the first await, because the backend may panic, and the task may be dropped with
-        // its runtime.
+        // This value is made before the first await, because the backend may panic, or the task may be dropped with its
+        // runtime.
         let mut open = Unanswered { renewer: &self, leases: &leases, answered: 0 };
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else { return };
-        // The backend has its own timeouts; this one protects against a misbehaving backend. A renewal that is due at a
-        // third of the lease is given up at two thirds, so there is time to try again.
+        // The backend has its own timeouts. This timeout protects against a backend that ignores them. A renewal starts
+        // at a third of the lease and times out at two thirds, so there is time for a retry.
         let deadline = (shortest / 3).max(SHORTEST_CALL);
         let Ok(answers) = tokio::time::timeout(deadline, self.store.renew(&batch)).await else {
             return;
@@ -186,7 +188,7 @@ impl Renewer {
         }
     }
 
-    /// Plans the renewal again, if a downgrade overtook it.
+    /// Schedules a retry of a renewal that a downgrade has overtaken.
     fn try_again(&self, lease: &Arc<Lease>, ttl: Duration) {
         lease.renewal_in_flight.store(false, Ordering::Release);
         if !lease.has_ended() && lease.loss().is_none() {
@@ -198,11 +200,12 @@ impl Renewer {
 
     fn answered(&self, lease: &Arc<Lease>, ttl: Duration, answer: Renewal) {
         lease.renewal_in_flight.store(false, Ordering::Release);
-        // If its deadline has passed, a lock is lost and stays lost, whether or not the loss was reported. A late
-        // success does not revive it.
+        // A lock whose deadline has passed is lost, even if the loss was not reported yet. A late success does not
+        // change this.
         if lease.has_ended() || lease.loss().is_some() {
             if matches!(answer, Renewal::NotOwned) {
-                // The grant may have been handed off in the meantime, or may linger.
+                // The grant may have been handed off in the meantime, or may linger. In both cases the loss must be
+                // recorded.
                 lease.engine.grant_is_gone(lease.claim());
             }
             return;
@@ -211,7 +214,7 @@ impl Renewer {
         match answer {
             Renewal::Renewed { sent, lease: length, waiters } => {
                 if waiters.is_some_and(|waiters| waiters > 0) {
-                    // The store's notification of waiters may have been lost, so they are recorded here too.
+                    // The store's notification of waiters may have been lost, so this answer counts too.
                     lease.engine.local_queue.contended(&lease.claim().key);
                 }
                 lease.renewed(sent, length);
@@ -224,7 +227,7 @@ impl Renewer {
                 let now = self.clock.now();
                 let retry = Due::retry(now, ttl, lease.deadline().remaining(now));
                 self.schedule.file(lease, lease.within_limits(retry));
-                // The warning comes after the retry is planned, because the log of the application may panic.
+                // The warning comes after the retry is scheduled, because the application's log subscriber may panic.
                 if lease.endanger() {
                     lease.record_endangered(&error);
                 }
@@ -233,8 +236,8 @@ impl Renewer {
     }
 }
 
-/// The leases of one batch. Dropping this value plans a retry for each lease without an answer. That happens if the
-/// call takes too long, panics or returns too few answers.
+/// The leases of one batch. Dropping this value schedules a retry for each lease without an answer. A lease has no
+/// answer if the call takes too long, panics or returns too few answers.
 struct Unanswered<'a> {
     renewer: &'a Renewer,
     leases: &'a [Arc<Lease>],

@@ -1,4 +1,5 @@
-//! Manages the renewers of one manager: one for each runtime of the background.
+//! Manages the renewers of one manager. Each runtime whose tasks acquire locks has one renewer, or the library's own
+//! thread has the only one.
 
 use std::collections::HashSet;
 use std::ops::Deref;
@@ -24,10 +25,10 @@ pub(crate) struct Renewers {
     local_queue: Arc<LocalQueue>,
     clock: Clock,
     background: Arc<Background>,
-    /// The schedule of the library's own thread, if that thread exists.
+    /// The schedule on the library's own thread, if that thread exists.
     own: Option<Arc<Schedule<Lease>>>,
-    /// The schedule of the first runtime that acquired a lock, which is usually the only one. It stays here after that
-    /// runtime has ended.
+    /// The schedule of the first runtime that acquired a lock. Usually this is the only runtime. The schedule stays
+    /// here after the runtime has ended.
     first: OnceLock<Arc<Schedule<Lease>>>,
     /// The schedules of other runtimes that acquire locks, and of ended runtimes with live leases.
     others: Mutex<Vec<Arc<Schedule<Lease>>>>,
@@ -65,8 +66,8 @@ impl Renewers {
 
     /// Returns the schedule for the leases of the calling task.
     pub(crate) fn here(&self) -> Result<Renewing<'_>> {
-        // A runtime is required even if the library has its own thread. The caller waits for timers of its runtime,
-        // which panic outside of a runtime.
+        // A runtime is required even if the library has its own thread, because the caller uses tokio's timers, which
+        // panic outside of a runtime.
         let runtime = current_runtime()?;
         if let Some(schedule) = &self.own {
             return Ok(Renewing::Known(schedule));
@@ -81,8 +82,8 @@ impl Renewers {
         self.forget_ended();
         let renewer = self.renewer(runtime.id());
         let schedule = Arc::clone(renewer.schedule());
-        // The list is searched again under its lock. Otherwise two tasks that acquire the first lock of one runtime
-        // would start two loops.
+        // The list is searched again under its mutex. Otherwise two tasks that acquire the first locks of one runtime
+        // at the same time would start two loops.
         let first = self.others.with(|others| {
             let first = others.iter().find(|schedule| is_of(schedule, runtime.id())).cloned();
             if first.is_none() {
@@ -93,20 +94,20 @@ impl Renewers {
         if let Some(schedule) = first {
             return Ok(Renewing::Other(schedule));
         }
-        // The renewer starts outside the lock. A runtime that is ending drops the renewer at once, and that releases
-        // lingering grants.
+        // The renewer starts outside of the mutex. If the runtime is ending, it drops the renewer at once, and this
+        // drop releases lingering grants.
         self.run(renewer, &runtime);
         Ok(Renewing::Other(schedule))
     }
 
     /// Removes the schedules of runtimes that have ended and have no live leases.
     fn forget_ended(&self) {
-        // The check happens outside the lock, because it may drop the last reference to a lease.
+        // The check happens outside of the mutex, because it may drop the last reference to a lease.
         let all = self.others.with(|others| others.clone());
         let over: Vec<_> = all.into_iter().filter(|schedule| schedule.is_over()).collect();
         let forgotten = self.others.with(|others| {
-            // If another reference to a schedule exists, the schedule is in use and may get further leases. The list
-            // and `over` have one reference each.
+            // The list and `over` have one reference each. With a third reference, the schedule is in use and may get
+            // further leases.
             let is_over = |schedule: &Arc<Schedule<Lease>>| {
                 over.iter().any(|other| Arc::ptr_eq(other, schedule)) && Arc::strong_count(schedule) <= 2
             };
@@ -123,7 +124,7 @@ impl Renewers {
     }
 
     /// Returns the schedule that watches `lease`. If the runtime of the lease has ended, returns the schedule of the
-    /// calling task, to which the lease then moves.
+    /// calling task. The lease then moves to that schedule.
     pub(crate) fn schedule_of(&self, lease: &Lease) -> Result<Renewing<'_>> {
         let watches = |schedule: &Schedule<Lease>| is_of(schedule, lease.runtime);
         if let Some(schedule) = self.own.iter().chain(self.first.get()).find(|schedule| watches(schedule)) {
@@ -147,8 +148,8 @@ impl Renewers {
 
     /// Runs a renewer on `runtime`.
     fn run(&self, renewer: Arc<Renewer>, runtime: &Handle) {
-        // The task keeps this value, so the runtime counts as alive until it drops its tasks. Releases in the
-        // background use this to choose a live runtime.
+        // The task keeps this value, so the runtime counts as alive until it drops its tasks. Background releases
+        // choose a runtime that counts as alive.
         let presence = self.background.join(runtime);
         let ends =
             Ends { schedule: Arc::clone(renewer.schedule()), local_queue: Arc::clone(&self.local_queue) };
@@ -158,7 +159,7 @@ impl Renewers {
         });
     }
 
-    /// Returns every lease that was not released, including the leases of ended runtimes.
+    /// Returns every lease that has not been released, including the leases of ended runtimes.
     pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
         let mut leases: Vec<_> = self.schedules().iter().flat_map(|schedule| schedule.items()).collect();
         // A lease may have two entries for the same time, such as the end of its `max_hold`.
@@ -174,7 +175,7 @@ impl Renewers {
     }
 }
 
-/// Returns whether this is the schedule of `runtime`, and its loop runs.
+/// Returns whether `schedule` belongs to `runtime` and its loop is running.
 fn is_of(schedule: &Schedule<Lease>, runtime: Id) -> bool {
     schedule.runtime() == runtime && !schedule.is_closing()
 }
@@ -188,9 +189,9 @@ struct Ends {
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        // Dropping the last reference to a lease may run the log of the application, which may panic.
+        // Dropping the last reference to a lease may run the application's log subscriber, which may panic.
         survives(|| self.schedule.end());
-        // Without a renewer, lingering grants might not end in time.
+        // The renewer ends lingering grants. Without it, they might not end in time.
         survives(|| self.local_queue.end_all_lingering());
     }
 }

@@ -1,4 +1,4 @@
-//! The schedule of one renewal loop, shared between the loop and the code that adds items.
+//! Defines the schedule of one renewal loop. The loop and the code that adds items share it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -10,7 +10,7 @@ use super::due_queue::{DueQueue, Scheduled};
 use crate::clock::Moment;
 use crate::sync::{Mutex, Notify};
 
-/// The items of one loop by due time, shared between the loop and the code that adds items.
+/// The items of one renewal loop, ordered by due time.
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
     /// The runtime of the loop.
@@ -39,7 +39,8 @@ impl<T: Scheduled> Schedule<T> {
         self.runtime
     }
 
-    /// Changes the queue. Checked items are dropped outside of its lock: see [`DueQueue::looked_at`].
+    /// Changes the queue under its mutex. References to checked items are dropped outside of the mutex; see
+    /// [`DueQueue::looked_at`].
     fn with<R>(&self, change: impl FnOnce(&mut DueQueue<T>) -> R) -> R {
         let (answer, looked_at) = self.queue.with(|queue| {
             let answer = change(queue);
@@ -52,14 +53,15 @@ impl<T: Scheduled> Schedule<T> {
     /// Adds `item` under `due`. An earlier entry of the item becomes stale.
     pub(super) fn file(&self, item: &Arc<T>, due: Due) {
         self.with(|queue| queue.file(item, due));
-        // `wakes_at` is read after the item is in the queue. In `sleeps_until`, the loop does the reverse: it announces
-        // its time, and then checks the queue. So at least one of the two sides sees the other.
+        // `wakes_at` is read after the item was added. In `sleeps_until`, the loop does the reverse: it stores
+        // `wakes_at`, and then checks the queue. So either this code wakes the loop, or the loop finds the item.
         if due.late < self.wakes_at.load(Ordering::Acquire) {
             self.wake.notify_one();
         }
     }
 
-    /// Removes and returns all items that are due at `now`, and the items that may share their batch.
+    /// Removes and returns all items that are due at `now`, and all items that may already be renewed in the same
+    /// batch.
     pub(super) fn take_due(&self, now: Moment) -> Vec<Arc<T>> {
         self.with(|queue| queue.take_due(now))
     }
@@ -68,7 +70,7 @@ impl<T: Scheduled> Schedule<T> {
     pub(crate) fn items(&self) -> Vec<Arc<T>> {
         self.with(|queue| {
             if self.is_closing() {
-                // The loop has ended, so it no longer removes dead entries itself.
+                // The loop has ended and no longer removes dead entries.
                 queue.sweep();
             }
             queue.items()
@@ -81,11 +83,11 @@ impl<T: Scheduled> Schedule<T> {
     }
 
     /// Announces that the loop sleeps until the next check, or until `limit` if that is earlier. Returns `None` if an
-    /// earlier item was added in the meantime; the loop must then not sleep.
+    /// earlier item was added in the meantime. In that case the loop must not sleep.
     pub(super) fn sleeps_until(&self, limit: i64) -> Option<i64> {
         let next = self.next().unwrap_or(i64::MAX).min(limit);
         self.wakes_at.store(next, Ordering::Release);
-        // An item that was added before this store did not wake the loop, so the queue is checked again.
+        // An item that was added before `wakes_at` was stored did not wake the loop, so the queue is checked again.
         (self.next().unwrap_or(i64::MAX) >= next).then_some(next)
     }
 
@@ -96,7 +98,7 @@ impl<T: Scheduled> Schedule<T> {
 
     /// Ends the loop.
     pub(super) fn close(&self) {
-        // The flag is stored before the wake-up. If the loop does not sleep yet, `Notify` keeps the wake-up.
+        // The flag is set before the wake-up. If the loop does not sleep yet, `Notify` keeps the wake-up.
         self.closing.store(true, Ordering::Release);
         self.wake.notify_one();
     }
@@ -105,7 +107,7 @@ impl<T: Scheduled> Schedule<T> {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Records that the loop has ended, so that its items are no longer checked. Live items stay listed.
+    /// Records that the loop has ended and no longer checks its items. Live items stay in the queue.
     pub(super) fn end(&self) {
         self.close();
         self.with(DueQueue::sweep);
@@ -133,7 +135,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
 
-    /// An item whose last other reference is dropped while the schedule checks the item.
+    /// An item whose other references are all dropped while the schedule checks it.
     struct Goes {
         next_look: AtomicI64,
         itself: Mutex<Option<Arc<Self>>>,
@@ -154,7 +156,7 @@ mod tests {
 
     impl Drop for Goes {
         fn drop(&mut self) {
-            // This simulates a log that acquires a lock when the span of the item ends.
+            // This simulates a log subscriber that uses a lock when the span of the item ends.
             let _ = self.schedule.next();
         }
     }
@@ -185,7 +187,7 @@ mod tests {
             let weak = Arc::downgrade(&item);
             item.itself.with(|itself| *itself = Some(Arc::clone(&item)));
             drop(item);
-            // This runs on a separate thread, because dropping the item under the lock would deadlock.
+            // This runs on a separate thread, because a drop of the item under the mutex would deadlock.
             let looked = std::thread::spawn(move || look(&schedule));
             let ends = std::iter::repeat_with(|| std::thread::sleep(Duration::from_millis(10)));
             assert!(ends.take(6_000).any(|()| looked.is_finished()), "a deadlock");
@@ -205,7 +207,7 @@ mod tests {
         let queue = Schedule::new(Handle::current().id());
         queue.file(guard.lease(), due(5_000));
         queue.file(released.lease(), due(5_000));
-        // Something else may keep the lease alive, such as a handle.
+        // Another reference may keep the lease alive, for example a handle.
         let _kept = Arc::clone(released.lease());
         drop(released);
         for ms in 0..10_000 {

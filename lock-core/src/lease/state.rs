@@ -1,9 +1,9 @@
-//! Defines the states of a lease. Each state is one byte; those from [`EXPIRED`] on stand for a [`LossReason`].
+//! Defines the states of a lease. A state is one byte. Each value from [`EXPIRED`] on stands for a [`LossReason`].
 
 use crate::error::LossReason;
 
 pub(super) const HELD: u8 = 0;
-/// Renewals are late, but the grant is still held.
+/// A renewal has failed, but the grant is still held.
 pub(super) const ENDANGERED: u8 = 1;
 /// The last guard was released or dropped. Renewals stop, and losses are no longer reported.
 pub(super) const ENDED: u8 = 2;

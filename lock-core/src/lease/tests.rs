@@ -31,7 +31,7 @@ async fn both_halves_of_the_deadline_count_and_neither_moves_back() {
     assert_eq!(lease.deadline().parts(), (mono + 5, boot + 7));
 }
 
-/// The remaining time counts from the time that the caller has read, because the store counts from the same time.
+/// The rest of `min_hold` counts from the time that the caller passes, because the store counts from the same time.
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_min_hold_is_that_at_the_time_of_the_caller() {
     let (min, part) = (Duration::from_secs(2), Duration::from_millis(500));
@@ -46,7 +46,7 @@ async fn what_is_left_of_min_hold_is_that_at_the_time_of_the_caller() {
     assert_eq!((left(min), left(min + part)), (None, None), "nothing is left of it");
 }
 
-/// The next holder has the same owner, and would not receive the longer lease.
+/// The next holder has the same owner, and does not know of the longer lease.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_handed_off_is_not_extended() {
     let locks = LockManager::in_memory();
