@@ -34,9 +34,8 @@ impl PendingClaim {
             tracing::debug!(lock.key = %key, "the entry in the queue is gone, queueing again");
             self.start_over(&engine.owners);
         }
-        // Both values are read before `begin_request`, which changes them. If an entry passed to this claim while the
-        // previous owner's request was under way, the claim has an entry, although the store has not yet answered that
-        // it waits.
+        // Both values are read before `begin_request`, which changes them. If another waiter passed this claim on while
+        // its request was under way, the claim has an entry, although that request has no answer yet.
         let (waiting, queued) = (self.is_waiting(), self.is_queued());
         // A claim with an entry must enqueue again, because any other request would remove the entry from the store's
         // queue.

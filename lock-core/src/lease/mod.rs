@@ -27,7 +27,7 @@
 //! panics, the renewals of other leases must continue.
 //!
 //! When a runtime ends, its renewer ends too. The leases of that runtime stay in the schedule, so that a shutdown and
-//! the reports of the store still reach them. Without renewals, these leases expire.
+//! the reports of the store still reach them. They stay held until they expire.
 //!
 //! A loss is reported before the lease ends at the store. Over the memory store the margin is 2 ms. Its expiry and the
 //! timer of the loss use the same clock, so without a margin a waiter could run before the old body is dropped.

@@ -1,22 +1,22 @@
-//! Assigns numbers to the holders of a process between two fencing tokens of the store.
+//! Assigns fencing tokens to the holders of a process without requests to the store.
 
 use crate::backend::FencingToken;
 use crate::clock::Moment;
 
 /// The sequence of fencing tokens of the holders that share one grant by hand-off.
 ///
-/// If the tokens of a store are at least its time in microseconds ([`Fencing::StoreTime`]), a process numbers its own
-/// holders. Each holder gets the next number. The number stays below a time that the store's clock has certainly
-/// reached while this process had the grant. The token of a later owner is at least the time of its grant, so it is
-/// larger, even if the store has forgotten this grant. The clock of this process alone cannot be the bound, because it
-/// continues after the grant is lost.
+/// The tokens of some stores are at least the store's time in microseconds ([`Fencing::StoreTime`]). With such a store,
+/// a process numbers its own holders: each holder gets the next number. The number stays below a time that the store's
+/// clock has certainly reached while this process had the grant. The token of a later owner is at least the time of its
+/// grant. So it is larger, even if the store has lost the record of this grant. The clock of this process cannot be the
+/// bound, because it continues after the grant is lost.
 ///
 /// [`Fencing::StoreTime`]: crate::backend::Fencing::StoreTime
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FenceSequence {
     /// The last token that the store made for the grant. Its value was the store's time.
     first: FencingToken,
-    /// When that token arrived, which is later than when the store made it.
+    /// When that token arrived. The store made it before this time.
     arrived: Moment,
     /// The last number that was assigned.
     last: FencingToken,
@@ -33,11 +33,11 @@ impl FenceSequence {
         self.last
     }
 
-    /// Returns the next number, if the store's clock had certainly passed it at `confirmed`. `confirmed` is when the
-    /// last successful request was sent; the store executed it later.
+    /// Returns the sequence with the next number, if the store's clock had certainly passed that number at `confirmed`.
+    /// `confirmed` is the time at which the last successful request was sent. The store executed that request later.
     pub(crate) fn next(self, confirmed: Moment) -> Option<Self> {
         let between = confirmed.remaining(self.arrived);
-        // One percent is subtracted for clocks that run at different speeds, as for a lease.
+        // One percent is subtracted, as for a lease, because clocks run at different speeds.
         let passed = u64::try_from((between - between / 100).as_micros()).unwrap_or(u64::MAX);
         // A third-party store may have returned the largest number.
         let last = self.last.get().checked_add(1)?;
@@ -45,8 +45,8 @@ impl FenceSequence {
             .then_some(Self { last: FencingToken::new(last), ..self })
     }
 
-    /// Returns the number after `earlier`, below a token that the store has just made. In this case that token is only
-    /// an upper bound.
+    /// Returns the sequence with the number after `earlier`. `self` must begin with a token that the store has just
+    /// made; here this token is only an upper bound.
     pub(crate) fn next_after(self, earlier: Self) -> Option<Self> {
         Self { last: earlier.last, ..self }.next(self.arrived)
     }

@@ -11,11 +11,12 @@ use crate::expiry;
 use crate::observe::ReleaseContext;
 use crate::pending::{Certainty, Cleanup, ReleaseUnderWay};
 
-/// A grant without a holder. Dropping it releases the grant in the background, because the drop may happen in the node
-/// of a waiter that left the queue, or in the future of a cancelled waiter.
+/// A grant without a holder. Dropping this value releases the grant in the background. It may be dropped in the node of
+/// a waiter that has left the queue, or in the future of a cancelled waiter.
 pub(crate) struct Handoff {
     grant: Option<Arc<SharedGrant>>,
-    /// Set when the release is certain. It makes the next acquisition of the key wait for that release.
+    /// Set when it is certain that the grant will be released. While it exists, the next acquisition of the key waits
+    /// for the release.
     under_way: Option<ReleaseUnderWay>,
 }
 
@@ -27,7 +28,7 @@ impl Handoff {
     /// Records that a request for a lease of `ttl` is about to be sent.
     pub(crate) fn asked(&self, ttl: Duration) {
         let grant = self.grant();
-        // A session keeps its grants for its whole life, whatever ttl is requested.
+        // A session keeps its grants until it ends, regardless of the requested ttl.
         if !grant.cleanup.has_session() {
             grant.may_last(expiry::forgotten(grant.cleanup.clock.now(), ttl));
         }
@@ -36,7 +37,7 @@ impl Handoff {
     /// Records that the store granted a lease of `length`, counted from `sent`.
     pub(crate) fn leased(&self, sent: Moment, length: Duration) {
         let grant = self.grant();
-        // Every lease counts from `sent`, because the answer may have been under way for a long time.
+        // The lease counts from `sent` and not from the answer, which may arrive much later.
         grant.may_last(expiry::forgotten(sent, length));
         grant.lasts(sent, expiry::held_until(grant.cleanup.capability.placement, sent, length));
     }
@@ -49,13 +50,13 @@ impl Handoff {
         &self.grant().claim
     }
 
-    /// Takes the grant out of this hand-off. From then on the caller is responsible for its release.
+    /// Takes the grant out of this hand-off. The caller must then release the grant.
     pub(crate) fn accept(mut self) -> Arc<SharedGrant> {
         self.grant.take().expect("BUG: only what consumes the hand-off takes the grant")
     }
 
-    /// Makes the next acquisition of the key by this process wait for the release. Call this in the same step that
-    /// takes the grant out of the queue. Otherwise another task could send a request in between.
+    /// Makes the next acquisition of the key by this process wait for the release. Call this under the same lock under
+    /// which the grant is taken out of the queue. Otherwise another task could send a request in between.
     pub(crate) fn begin_release(&mut self) {
         let Cleanup { under_way, clock, .. } = &*self.grant().cleanup;
         let under_way = under_way.add(self.claim(), clock.now());

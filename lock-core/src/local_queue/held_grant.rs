@@ -1,4 +1,4 @@
-//! The state that the successive holders of one grant share.
+//! Defines the state of a grant, which its successive holders share.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) struct HeldGrant {
     deadline: AtomicMoment,
     store_until: AtomicMoment,
     confirmed: AtomicMoment,
-    /// The number of hand-offs of this grant.
+    /// The number of hand-offs of this grant so far.
     handoffs: AtomicU64,
     /// The fencing tokens of the earlier holders.
     earlier: Mutex<Option<FenceSequence>>,
@@ -45,13 +45,13 @@ impl Deref for SharedGrant {
     }
 }
 
-/// The times that limit a grant, and the time of its last confirmation.
+/// The times until which a grant is held, and the time of its last confirmation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// The time until which the grant is certainly held without another renewal.
     pub(crate) deadline: Moment,
-    /// The time until which the store may have the grant. It includes requests without an answer, so it is later than
-    /// the deadline.
+    /// The time until which the store may have the grant. It also covers unanswered requests, so it is later than the
+    /// deadline.
     pub(crate) store_until: Moment,
     /// When the last successful request was sent.
     pub(crate) confirmed: Moment,
@@ -70,7 +70,7 @@ impl HeldGrant {
         }
     }
 
-    /// Returns a copy for the later holders, with the `bounds` of their lease. `renews` is whether that lease is
+    /// Returns a copy for later holders, with the `bounds` of their lease. `renews` says whether that lease is
     /// [renewed](Claim::renews).
     pub(crate) fn copy(&self, renews: bool, bounds: Bounds) -> Self {
         let claim = Claim { renews, handoffs: self.handoffs(), ..self.claim.clone() };
@@ -100,7 +100,7 @@ impl HeldGrant {
         self.store_until.raise(until);
     }
 
-    /// Records that a request that was sent at `sent` succeeded, so that the grant is certainly held until `deadline`.
+    /// Records that the grant is certainly held until `deadline`, after a successful request that was sent at `sent`.
     pub(crate) fn lasts(&self, sent: Moment, deadline: Moment) {
         self.deadline.raise(deadline);
         self.confirmed.raise(sent);
@@ -110,13 +110,14 @@ impl HeldGrant {
         self.handoffs.load(Ordering::Acquire)
     }
 
-    /// Counts a hand-off. The store makes one token for each number of hand-offs. With an unchanged number, the next
-    /// holder would get the token of the previous one.
+    /// Counts a hand-off. The store makes one fencing token for each number of hand-offs. With an unchanged number, the
+    /// next holder would get the token of the previous holder.
     pub(crate) fn count_handoff(&self) {
         self.handoffs.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Returns the fencing tokens of the earlier holders. The tokens of the current holder continue this sequence.
+    /// Returns the sequence of fencing tokens of the earlier holders. The token of the current holder continues this
+    /// sequence.
     pub(crate) fn earlier(&self) -> Option<FenceSequence> {
         *self.earlier.lock()
     }

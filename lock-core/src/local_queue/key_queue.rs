@@ -1,4 +1,4 @@
-//! The queue of one key: the waiters in this process, and the rules for the next receiver of the grant.
+//! Defines the queue of one key: the waiters in this process, and the rules that choose the next holder of the grant.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -16,7 +16,7 @@ use crate::pending::LeftEntry;
 /// The work that must wait until the lock of the queue is released, because it may run code of the application.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
-    /// The waiters to notify: the new head, and skipped waiters, whose futures may still be polled.
+    /// The waiters to notify: the new head, and skipped waiters, because their futures may still be polled.
     pub(super) notify: Vec<Arc<WaiterNode>>,
     /// Entries in the store's queue that no waiter uses.
     pub(super) unused: Vec<LeftEntry>,
@@ -28,16 +28,16 @@ impl Effects {
     }
 }
 
-/// Hand-offs reclaimed from waiters that are not being polled.
+/// The results of a reclaim of hand-offs and turns from waiters that are not being polled.
 #[derive(Debug, Default)]
 pub(super) struct Reclaimed {
-    /// Whether another waiter still has time to accept its hand-off.
+    /// Whether a waiter still has time to accept its hand-off, so that another reclaim is needed.
     pub(super) more: bool,
     /// Hand-offs that no waiter has accepted.
     pub(super) handoffs: Vec<Handoff>,
     pub(super) effects: Effects,
-    /// The nodes that were checked. They are kept here, because the content of a node must not be dropped under the
-    /// lock of the queue.
+    /// The nodes that were checked. These references are dropped outside of the queue's lock, because the content of a
+    /// node must not be dropped under that lock.
     nodes: Vec<Arc<WaiterNode>>,
 }
 
@@ -46,33 +46,33 @@ pub(super) struct Reclaimed {
 pub(super) enum Passed {
     /// The grant goes to the next waiter.
     On(Arc<WaiterNode>),
-    /// The grant lingers. The value is the time at which the key must be listed. It is `None` if the key is already
+    /// The grant lingers. The value is the time at which the caller must list the key, or `None` if the key is already
     /// listed at an earlier time.
     Lingers(Option<i64>),
-    /// The grant goes back to the store.
+    /// The grant must be released at the store.
     No,
 }
 
-/// The waiter that last received a grant or a turn, and when. The reference is weak, because no node may be dropped
-/// under the lock of the queue.
+/// The waiter that last received a hand-off or a turn, and the time at which it did. The reference is weak, because no
+/// node may be dropped under the lock of the queue.
 pub(super) type Given = Option<(Weak<WaiterNode>, Moment)>;
 
 /// The waiters of one key.
 ///
-/// The queue exists while it has waiters, while a holder that came through it holds the key, and while a grant lingers.
-/// In these cases newcomers join it without a request, which the store would refuse. The queue also exists during a
-/// request for a grant that may linger.
+/// The queue exists while it has waiters, while a holder that came through the queue holds the key, and while a grant
+/// lingers. In these cases new waiters join without a request, because the store would refuse the request. The queue
+/// also exists during a request for a grant that may linger.
 #[derive(Debug, Default)]
 pub(super) struct KeyQueue {
     /// The waiters in order of arrival. The first is the head.
     nodes: VecDeque<Arc<WaiterNode>>,
-    /// The owner of the grant in use, if that grant came through this queue.
+    /// The owner of the grant in use, if its holder came through this queue.
     held: Option<Owner>,
-    /// A released grant that no next holder has taken yet.
+    /// A released grant that waits for its next holder.
     lingering: Option<Lingering>,
-    /// When the renewers check the key for an expired lingering grant.
+    /// The time at which the renewers check the key for a lingering grant that must end.
     listed: Option<i64>,
-    /// The number of requests for a grant that may linger.
+    /// The number of requests under way for a grant that may linger.
     expected: usize,
     quantum: Quantum,
     questions: Questions,
@@ -142,9 +142,9 @@ impl KeyQueue {
         self.nodes.iter().cloned()
     }
 
-    /// Adds a waiter at the end. If the key is held through this queue, the end of that hold notifies the waiter.
-    /// Otherwise the first waiter sends a request. Returns whether the waiter received the lingering grant; it is then
-    /// not in the queue.
+    /// Adds a waiter at the end of the queue. If a holder that came through this queue has the key, its release
+    /// notifies the waiter. Otherwise the first waiter sends a request. Also returns whether the waiter received the
+    /// lingering grant; in that case it does not join the queue.
     pub(super) fn join(&mut self, ttl: Duration, now: Moment) -> (Arc<WaiterNode>, bool) {
         let node = Arc::new(WaiterNode::new(ttl, now));
         let lingered = self.push(&node, now);
@@ -158,8 +158,8 @@ impl KeyQueue {
     }
 
     fn push(&mut self, node: &Arc<WaiterNode>, now: Moment) -> bool {
-        // The grant was released after this waiter found the key held. No other waiter exists, because a grant does not
-        // linger while one waits.
+        // The grant was released after this waiter found the key held. No other waiter exists, because a grant lingers
+        // only without waiters.
         if let Some(handoff) = self.take_lingering() {
             self.give(node, handoff, now);
             return true;
@@ -179,32 +179,32 @@ impl KeyQueue {
         self.handed = Some((Arc::downgrade(node), now));
     }
 
-    /// Removes a waiter. The next waiter receives its hand-off or turn.
+    /// Removes a waiter. If the waiter was the head, its turn and its entry in the store's queue pass to the next
+    /// waiter.
     pub(super) fn leave(&mut self, node: &Arc<WaiterNode>, entry: Option<LeftEntry>, now: Moment) -> Effects {
-        // The lock of the queue is held throughout. A hand-off goes to the first of `nodes`, so no hand-off reaches
-        // this waiter after its removal.
+        // The lock of the queue is held during the whole call. Hand-offs go only to waiters in `nodes`, so no hand-off
+        // reaches this waiter after its removal.
         let was_head = self.is_head(node);
         let entry = entry.or_else(|| node.state().entry.take());
         self.nodes.retain(|other| !Arc::ptr_eq(other, node));
         node.state().gone = true;
         let mut effects = Effects::default();
         if was_head {
-            // The removed waiter may have received the last notification, so the new head needs one.
+            // The removed waiter may have received the last notification, so the new head is notified too.
             self.succeed(entry, now, &mut effects);
         } else {
-            // A waiter with an entry that is not the head was skipped. Another waiter is the head, and sends requests
-            // with its own claim, so the entry is unused.
+            // A waiter that has an entry but is not the head was skipped. The new head sends requests with its own
+            // claim, so this entry is unused.
             effects.unused.extend(entry);
         }
         effects
     }
 
-    /// Passes the previous head's turn, and its entry in the store's queue, to the new head.
+    /// Passes the turn of the previous head, and its entry in the store's queue, to the new head.
     fn succeed(&mut self, entry: Option<LeftEntry>, now: Moment, effects: &mut Effects) {
         let Some(head) = self.nodes.front() else { return effects.unused.extend(entry) };
         let mut state = head.state();
-        // Releasing the replaced entry may run code of the application, so that happens after the lock of the queue is
-        // released.
+        // The release of a replaced entry may run code of the application, so it happens outside of the queue's lock.
         if entry.is_some() {
             effects.unused.extend(std::mem::replace(&mut state.entry, entry));
         }
@@ -215,30 +215,30 @@ impl KeyQueue {
         effects.notify.push(Arc::clone(head));
     }
 
-    /// Removes the head from the queue because it is not polled. It joins again when it is polled. If a stalled waiter
-    /// kept its turn, each hand-off on a hot key would have to be reclaimed first.
+    /// Removes a head that is not polled from the queue. The waiter joins again when it is polled. If it stayed in the
+    /// queue, each hand-off to it would have to be reclaimed, which would slow down a hot key.
     fn skip(&mut self, now: Moment, effects: &mut Effects) {
         let Some(head) = self.nodes.pop_front() else { return };
         let entry = {
             let mut state = head.state();
-            // The new head gets the turn. The skipped waiter must not send a request out of turn when it is polled
-            // again.
+            // The new head gets the turn. When the skipped waiter is polled again, it must not send a request.
             (state.skipped, state.must_ask) = (true, false);
             state.entry.take()
         };
         self.succeed(entry, now, effects);
-        // The notification makes the waiter join again soon, if its future is still polled.
+        // If the future of the skipped waiter is still polled, this notification makes the waiter join again soon.
         effects.notify.push(head);
     }
 
-    /// Skips all heads that should have been polled long ago.
+    /// Skips waiters at the front of the queue as long as the first one is stalled.
     pub(super) fn skip_stalled(&mut self, now: Moment, effects: &mut Effects) {
         while self.nodes.front().is_some_and(|head| head.state().is_stalled(now)) {
             self.skip(now, effects);
         }
     }
 
-    /// Records that the store granted the key to the head, for `owner`. `contended`: others may wait elsewhere.
+    /// Records that the store granted the key to the head, for `owner`. `contended` says whether others may wait
+    /// elsewhere. Returns the waiter's unused entry.
     pub(super) fn granted(
         &mut self,
         node: &Arc<WaiterNode>,
@@ -251,12 +251,13 @@ impl KeyQueue {
         node.state().entry.take()
     }
 
-    /// Records that the store granted the key to `owner`, whether in this queue or outside. `contended`: others may
-    /// wait elsewhere.
+    /// Records that the store granted the key to `owner`, a waiter of this queue or another request of this process.
+    /// `contended` says whether others may wait elsewhere.
     pub(super) fn granted_here(&mut self, owner: Owner, contended: bool, now: Moment) {
         self.held = Some(owner);
         LastAnswer::granted(now).replace(&mut self.last_answer);
-        // A notification of waiters elsewhere may have arrived before this answer, so it counts for the new grant too.
+        // A notification that others wait elsewhere may have arrived before this answer, so it counts for the new grant
+        // too.
         let contended = contended || self.quantum.is_contended();
         self.quantum = Quantum::default();
         self.handed = None;
@@ -265,15 +266,15 @@ impl KeyQueue {
         }
     }
 
-    /// Returns whether the waiters of this queue may rely on the grant of `owner`. A guard that is dropped late may
-    /// release an earlier grant, which was lost.
+    /// Returns whether the grant of `owner` may be the grant that the waiters of this queue wait for. It is not if
+    /// another owner holds the key: a guard that is dropped late releases an earlier grant, which was lost.
     pub(super) fn may_be_of(&self, owner: Owner) -> bool {
         self.held.is_none_or(|holder| holder == owner)
     }
 
     /// Passes the grant of `owner` to the next waiter, if there is one and the quantum is not over. Without a waiter,
-    /// the grant may linger for `linger`. If the caller `asks` the store about other waiters, the quantum lasts until
-    /// the answer.
+    /// the grant may linger for `linger`. If `asks` is set, the caller asks the store whether others wait elsewhere,
+    /// and the quantum lasts until the answer.
     pub(super) fn pass(
         &mut self,
         owner: Owner,
@@ -287,8 +288,9 @@ impl KeyQueue {
         }
         let held = self.held.is_some();
         let passed = match linger {
-            // The grant lingers only if the queue has received every notification about other waiters since the grant.
-            // An expired earlier grant may still be here, and must not be dropped under the lock.
+            // The grant lingers only if the queue existed since the grant, and so has received every notification about
+            // waiters elsewhere. If an expired earlier grant still lingers, it must not be replaced, because it would
+            // be dropped under the lock.
             Some(linger)
                 if self.nodes.is_empty()
                     && held
@@ -301,8 +303,8 @@ impl KeyQueue {
             _ => self.hand_off(asks, |ttl| handoff(Some(ttl)), now).map_or(Passed::No, Passed::On),
         };
         if matches!(passed, Passed::No) {
-            // The quantum is reset here and not in `freed`. From here on, notifications are about the next grant, and
-            // the answer to this release may be processed after them.
+            // The quantum is reset here and not in `freed`. Later notifications are about the next grant, and may be
+            // processed before the answer to this release.
             self.quantum = Quantum::default();
         }
         passed
@@ -328,13 +330,13 @@ impl KeyQueue {
         self.handed = None;
         self.held = None;
         let ttl = self.nodes.front()?.ttl();
-        // If nothing is handed off, the head need not send a request yet. The following release calls `freed` when the
-        // store has answered it, or when the release is given up.
+        // If the quantum is over, the head sends no request yet. The caller releases the grant at the store. When that
+        // release is answered or given up, `freed` is called, and the head sends its request.
         if self.quantum.is_over(now) && !asks {
             return None;
         }
-        // The hand-off is made while the waiter is still in the queue. If making it fails, that waiter must send a
-        // request.
+        // The hand-off is made while the waiter is still in the queue. If `handoff` returns `None`, the waiter stays
+        // there to send a request later.
         let handoff = handoff(ttl)?;
         let next = self.nodes.pop_front()?;
         if asks {
@@ -346,16 +348,16 @@ impl KeyQueue {
     }
 
     /// Records that `owner` has released the key to the store, has lost it, or has left the store's queue. The head
-    /// then sends a request. If another owner holds the key through this queue, nothing changes: that owner's release
-    /// will notify the head.
+    /// then sends a request. If another owner holds the key through this queue, this does nothing, because the release
+    /// of that owner will notify the head.
     pub(super) fn freed(&mut self, owner: Owner, now: Moment) -> Option<Arc<WaiterNode>> {
         if let Some(holder) = self.held {
             if holder != owner {
                 return None;
             }
-            // The grant was lost, was dropped between two holders, or lingered and was released. The quantum stays as
-            // it is, because the notification of waiters elsewhere may be about the next grant: it can arrive before
-            // this answer.
+            // The grant was lost, was dropped between two holders, or lingered and was released. The quantum is not
+            // reset. A notification that others wait elsewhere may be about the next grant, because it can arrive
+            // before this answer.
             self.held = None;
         }
         let head = self.nodes.front()?;
@@ -368,20 +370,22 @@ impl KeyQueue {
         self.quantum.contend(now);
     }
 
-    /// Returns whether the caller should ask the store for waiters elsewhere. That is the case if the quantum is over
-    /// and a waiter is here. `may_ask` returns whether the caller can send such a request.
+    /// Returns whether the caller should ask the store whether others wait elsewhere. This is the case if the quantum
+    /// is over, this queue has a waiter, and a request is due. `may_ask` returns whether the caller can send the
+    /// request.
     pub(super) fn asks_for_others(&mut self, may_ask: impl FnOnce() -> bool, now: Moment) -> bool {
         !self.nodes.is_empty() && self.quantum.is_open_question(now) && may_ask() && self.questions.is_due()
     }
 
-    /// Records the store's answer, at `now`, whether others wait for the grant of `owner`. The request took `took`.
+    /// Records the store's answer, which arrived at `now`, whether others wait for the grant of `owner`. The request
+    /// took `took`.
     pub(super) fn answered(&mut self, others_wait: bool, owner: Owner, took: Duration, now: Moment) {
         if !others_wait {
             self.questions.nobody_waited();
         }
         match self.held {
             Some(holder) if holder != owner => {}
-            // The grant no longer has a holder, so the answer is outdated.
+            // The key has no holder any more, so the answer is out of date.
             None => {}
             Some(_) if others_wait => self.quantum.others_waited(now),
             Some(_) => self.quantum.nobody_waited(took, now),
@@ -393,17 +397,17 @@ impl KeyQueue {
         self.quantum.is_contended()
     }
 
-    /// Reclaims a hand-off or a turn that its waiter has not accepted for `patience`.
+    /// Reclaims a hand-off or a turn that its waiter has not accepted within `patience`.
     pub(super) fn reclaim(&mut self, patience: Duration, now: Moment, reclaimed: &mut Reclaimed) {
         if let Some(node) = not_taken(&mut self.handed, NodeState::has_handoff, patience, now, reclaimed) {
             let mut state = node.state();
-            // `skipped` is set in the same step. A waiter that found no hand-off and was not marked as skipped would
-            // keep waiting, although it is not in the queue.
+            // `skipped` is set in the same step. Otherwise the waiter could find no hand-off, and would keep waiting
+            // although it is not in the queue.
             state.skipped = true;
             reclaimed.handoffs.extend(state.handoff.take());
         }
         if let Some(node) = not_taken(&mut self.asked, NodeState::has_question, patience, now, reclaimed)
-            // Another waiter may have become the head, and has then been notified.
+            // If another waiter has become the head, that waiter has been notified.
             && self.is_head(&node)
         {
             self.skip(now, &mut reclaimed.effects);
@@ -411,7 +415,8 @@ impl KeyQueue {
     }
 }
 
-/// Returns the waiter in `given` if it received that longer than `patience` ago, and still `has` it.
+/// Returns the waiter in `given`, if it received its hand-off or turn longer than `patience` ago and has not accepted
+/// it. `has` returns whether a waiter still has the hand-off or the turn.
 pub(super) fn not_taken(
     given: &mut Given,
     has: fn(&NodeState) -> bool,

@@ -3,10 +3,10 @@
 use crate::clock::Moment;
 use crate::error::LockError;
 
-/// The last answer of the store to a request of this process, or its failure.
+/// The last answer of the store to a request of this process, or the failure of that request.
 ///
-/// Few waiters send requests. From this value, the others learn why their wait ended. A failure is stored without its
-/// source, because the value is dropped under the lock of a queue, where no code of the application may run.
+/// Few waiters send requests. The other waiters read from this value why their wait ended. A failure is stored without
+/// its source error. This value is dropped under the lock of a queue, where no code of the application may run.
 #[derive(Debug)]
 pub(crate) struct LastAnswer {
     pub(crate) at: Moment,

@@ -1,9 +1,11 @@
-//! Handles lingering grants, which are released and kept for the next holder in this process.
+//! Handles lingering grants. A lingering grant was released by its holder, and this process keeps it for the next
+//! holder.
 //!
-//! A lingering grant is a [`Handoff`] in the queue of its key that no waiter has accepted yet. The grant stops lingering
-//! when a waiter accepts it, when the store reports a waiter in another process, when its time is over, or when the
-//! manager ends. The renewers check the time. A busy key lingers after each release, and a schedule entry for each of these would cost more than the
-//! release. So each key has only one entry. When the entry is due, it is moved to the current end.
+//! A lingering grant is a [`Handoff`] in the queue of its key that no waiter has accepted yet. The grant stops
+//! lingering when a waiter accepts it, when the store reports a waiter in another process, when its time is over, or
+//! when the manager ends. The renewers check the time. On a busy key a grant lingers after each release, and a schedule
+//! entry for each of these grants would cost more than the release. So each key has only one entry. When the entry is
+//! due and a later grant lingers, the entry moves to the end of that grant.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -24,8 +26,8 @@ impl LocalQueue {
         !self.lingering.is_empty() && self.with(key, |queue| queue.lingering().is_some()).unwrap_or(false)
     }
 
-    /// Takes the lingering grant of `key`, if there is one. The caller becomes its holder, and must report its release
-    /// to the queue.
+    /// Takes the lingering grant of `key`, if there is one. The caller becomes the holder, and must report the release
+    /// of the grant to the queue.
     pub(crate) fn take_lingering(&self, key: &Key) -> Option<Handoff> {
         if self.lingering.is_empty() {
             return None;
@@ -55,7 +57,7 @@ impl LocalQueue {
         if instant(now) < self.lingering_due() {
             return;
         }
-        // The reset comes before the check. A grant that begins to linger after the reset then sets its own due time.
+        // The reset comes before the check. If a grant begins to linger after the reset, it sets its own due time.
         self.lingering.due.store(i64::MAX, Ordering::Release);
         let mut ended = Vec::new();
         let mut keys = self.lingering.keys.lock();
@@ -71,7 +73,7 @@ impl LocalQueue {
                     return None;
                 }
                 ended.extend(self.take_if(queue, over));
-                // If the key is held, it is listed when it lingers again.
+                // If the key is held now, its next lingering grant lists it again.
                 queue.set_listed(queue.lingering().map(|lingering| instant(lingering.until)));
                 queue.listed()
             });
@@ -83,19 +85,19 @@ impl LocalQueue {
         drop(ended);
     }
 
-    /// Releases all lingering grants, because the manager ends.
+    /// Releases all lingering grants.
     pub(crate) fn end_all_lingering(&self) {
         drop(self.take_all_lingering(|_| true));
     }
 
-    /// Releases the grants that the store has reported as lost.
+    /// Releases the lingering grants of `owners`, which the store has reported as lost.
     pub(crate) fn lose_all_lingering(&self, owners: &HashSet<&Owner>) {
         if !self.lingering.is_empty() {
             drop(self.take_all_lingering(|lingering| owners.contains(&lingering.owner())));
         }
     }
 
-    /// Drops the lingering grant of `key` if it belongs to `owner`, because the store no longer has it.
+    /// Drops the lingering grant of `key` if it belongs to `owner`. The store no longer has this grant.
     pub(crate) fn lose_lingering(&self, key: &Key, owner: Owner) {
         if !self.lingering.is_empty() {
             let is_lost = |lingering: &Lingering| lingering.owner() == owner;
@@ -103,15 +105,16 @@ impl LocalQueue {
         }
     }
 
-    /// Handles lost notifications of the store: releases all lingering grants, and assumes that others wait for every
-    /// held key.
+    /// Handles possibly lost notifications of the store: assumes that others wait for every key with a queue, and
+    /// releases all lingering grants.
     pub(crate) fn missed(&self) {
         let now = self.clock.now();
         self.contend_all(now);
         self.end_all_lingering();
     }
 
-    /// Takes the lingering grants for which `ends` returns true. Dropping them releases them, which locks the queues.
+    /// Takes the lingering grants for which `ends` returns true. Drop them outside of the queues' locks, because the
+    /// release locks the queues.
     pub(super) fn take_all_lingering(&self, ends: impl Fn(&Lingering) -> bool) -> Vec<Handoff> {
         let keys = self.lingering.keys.lock();
         let take = |(_, key): &(i64, Key)| self.with(key, |queue| self.take_if(queue, &ends)).flatten();
@@ -132,8 +135,8 @@ impl LocalQueue {
     }
 }
 
-/// An acquisition whose grant may linger. While this value exists, its key has a queue. That queue records waiters
-/// elsewhere, because their notification may arrive before the grant.
+/// An acquisition whose grant may linger. While this value exists, its key has a queue. The queue records that others
+/// wait elsewhere, even if the notification arrives before the grant.
 #[derive(Debug)]
 pub(crate) struct Expected<'a> {
     local_queue: &'a LocalQueue,
@@ -146,7 +149,7 @@ impl<'a> Expected<'a> {
         Self { local_queue, key: key.clone() }
     }
 
-    /// Records that the store granted the key to `owner`. `contended`: others wait elsewhere.
+    /// Records that the store granted the key to `owner`. `contended` says whether others wait elsewhere.
     pub(crate) fn granted(&self, owner: Owner, contended: bool) {
         let now = self.local_queue.clock.now();
         self.local_queue.with(&self.key, |queue| queue.granted_here(owner, contended, now));

@@ -1,4 +1,4 @@
-//! Lists the keys with lingering grants, and the ends of these grants.
+//! Lists the keys with lingering grants, and the times at which these grants end.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -13,7 +13,8 @@ use crate::sync::{Mutex, Notify};
 #[derive(Debug)]
 pub(super) struct Lingering {
     pub(super) handoff: Handoff,
-    /// When the grant stops lingering: at the end of the linger time, or at the end of the lease if that is earlier.
+    /// When the grant stops lingering: at the end of the linger time, or at the end of the lease if the lease ends
+    /// earlier.
     pub(super) until: Moment,
 }
 
@@ -22,10 +23,11 @@ pub(super) struct Lingering {
 pub(super) struct LingeringKeys {
     /// The number of lingering grants. While it is zero, no lookup is needed.
     pub(super) count: AtomicUsize,
-    /// The keys, each with the time of its next check. An entry is valid only if its time is the `listed` time of the
-    /// key's queue. Lock this before the queues, never while a queue is locked.
+    /// The keys, each with the time of its next check. An entry is valid only if its time equals the `listed` time of
+    /// the key's queue. Lock order: this mutex is never acquired while a queue is locked.
     pub(super) keys: Mutex<BTreeSet<(i64, Key)>>,
-    /// When the renewers check next, by the clock that orders their schedules. This is never later than the first end.
+    /// When the renewers check next, by the clock that orders their schedules. This is never later than the earliest
+    /// end of a lingering grant.
     pub(super) due: AtomicI64,
     pub(super) earlier: Notify,
 }
@@ -55,8 +57,8 @@ impl LingeringKeys {
         self.count.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Adds an entry for `key` at `until`, and wakes the renewers if their next check would be too late. Call this
-    /// without a lock.
+    /// Adds an entry for `key` at `until`, and wakes the renewers if their next check would be too late. Do not call
+    /// this while a queue is locked.
     pub(super) fn list(&self, key: &Key, until: i64) {
         self.keys.lock().insert((until, key.clone()));
         if until < self.due.load(Ordering::Acquire) && until < self.due.fetch_min(until, Ordering::AcqRel) {
@@ -65,7 +67,8 @@ impl LingeringKeys {
     }
 }
 
-/// Returns the time by the clock that includes suspend, as in the schedules of the renewers.
+/// Returns the reading of `moment` on the clock that also counts time in suspend. The schedules of the renewers use the
+/// same clock.
 pub(super) fn instant(moment: Moment) -> i64 {
     moment.parts().1
 }

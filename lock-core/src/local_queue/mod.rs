@@ -1,9 +1,9 @@
 //! Queues the waiters of one process, and hands grants off between them.
 //!
-//! A waiter with a barging claim joins the queue of its key. Only the head of the queue sends requests to the store.
-//! The others wait for a *hand-off*: when a holder of this process releases, its grant passes to the next waiter in the
-//! queue without a request. So a hot key costs the store only one waiter per process, and a hand-off costs only a
-//! wake-up.
+//! A waiter with a barging claim (a claim that need not be served in order of arrival) joins the queue of its key. Only
+//! the *head*, the first waiter of the queue, sends requests to the store. The others wait for a *hand-off*: when a
+//! holder of this process releases, its grant passes to the next waiter in the queue without a request. So a hot key
+//! costs the store only one waiter per process, and a hand-off costs only a wake-up.
 //!
 //! ```text
 //!  release ---> hand_off ---> next in the queue      while the quantum lasts
@@ -15,16 +15,17 @@
 //!               freed ---> head asks
 //! ```
 //!
-//! When others are known to wait in other processes, the hand-offs end after a [quantum](quantum::Quantum), and the
-//! grant goes back to the store. Some stores do not report such waiters. At the end of the quantum, the process asks
-//! such a store for them, and the hand-offs continue until it answers. If no one waits elsewhere, a new quantum begins.
+//! If others wait elsewhere, that is, in other processes, the hand-offs end after a [quantum](quantum::Quantum), and
+//! the grant is released at the store. Some stores do not report waiters in other processes. At the end of the quantum,
+//! the process asks such a store whether others wait, and the hand-offs continue until the answer. If no one waits
+//! elsewhere, a new quantum begins.
 //!
-//! If the request allows it, a released grant without waiters [lingers](lingering). It stays in this process for a
-//! moment, and the next acquisition of the key takes it without a request to the store.
+//! If the request allows it, a released grant without waiters [lingers](lingering): it stays in this process for a
+//! moment. The next acquisition of the key uses it without a request to the store.
 //!
-//! A waiter may stop polling its future. If it does not accept a hand-off within a moment, the renewers
-//! [reclaim](LocalQueue::reclaim) the hand-off and pass it to the next waiter or to the store. The unpolled waiter
-//! leaves the queue, and joins again when it is polled.
+//! The future of a waiter may no longer be polled. If the waiter does not accept a hand-off within 250 ms, the renewers
+//! [reclaim](LocalQueue::reclaim) the hand-off, and pass it to the next waiter or release it at the store. The unpolled
+//! waiter leaves the queue, and joins again when it is polled.
 //!
 //! | file | holds |
 //! | --- | --- |
@@ -37,8 +38,8 @@
 //! | `handoff` | [`Handoff`]: a grant between two holders |
 //! | `lingering_keys`, `lingering` | grants that are kept after their release |
 //! | `fence_sequence` | the fencing tokens of the holders of one grant |
-//! | `quantum` | how long a process may keep a grant while others wait elsewhere |
-//! | `recently_held` | which keys were held a moment ago |
+//! | `quantum` | the time for which a process may keep a grant while others wait elsewhere |
+//! | `recently_held` | the keys that were held a moment ago |
 //! | `shards` | the number of shards of the key map |
 //! | `reclaim` | the signal that a waiter may not have accepted its hand-off |
 

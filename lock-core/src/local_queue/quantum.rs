@@ -1,10 +1,10 @@
-//! Limits how long a process keeps a grant while others wait elsewhere.
+//! Limits how long a process keeps a grant while others wait elsewhere, that is, in other processes.
 
 use std::time::Duration;
 
 use crate::clock::Moment;
 
-/// How many hand-offs a process may make on one grant while others wait elsewhere. The next constant limits the time.
+/// How many hand-offs a process may make on one grant while others wait elsewhere. [`QUANTUM`] limits the time.
 const HANDOFFS: u32 = 64;
 const QUANTUM: Duration = Duration::from_millis(10);
 
@@ -14,14 +14,14 @@ pub(super) struct Quantum {
     others: Option<Others>,
 }
 
-/// How long the process waits for the store's answer whether others wait. Hand-offs continue until the answer, or for
-/// this long.
+/// The longest time that the process waits for the store's answer whether others wait. Hand-offs continue until the
+/// answer, and for at most this time.
 pub(crate) const QUESTION_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The limits that apply because others wait elsewhere, or may wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Others {
-    /// The time of the last hand-off.
+    /// The time after which no hand-off is made.
     until: Moment,
     /// The number of remaining hand-offs.
     left: u32,
@@ -30,33 +30,34 @@ struct Others {
 }
 
 impl Quantum {
-    /// Records that others wait elsewhere, or may wait. The quantum starts at the first such record, not at the grant.
+    /// Records that others wait elsewhere, or may wait. The quantum starts with the first call of this method, not with
+    /// the grant.
     pub(super) fn contend(&mut self, now: Moment) {
         self.others.get_or_insert(Others { until: now.plus(QUANTUM), left: HANDOFFS, answered: false });
     }
 
-    /// Records that the store is asked at `now` whether others wait. Hand-offs continue until the answer.
+    /// Records that a request at `now` asks the store whether others wait. Hand-offs continue until the answer.
     pub(super) fn asked(&mut self, now: Moment) {
         self.goes_on_until(now.plus(QUESTION_TIMEOUT));
     }
 
-    /// Records the answer, received at `now`, that no one waited elsewhere. As this may have changed, a new quantum
-    /// begins. It is at least as long as the request took.
+    /// Records the answer, received at `now`, that no one waited elsewhere. This may have changed since, so a new
+    /// quantum begins. It lasts at least as long as the request took.
     pub(super) fn nobody_waited(&mut self, took: Duration, now: Moment) {
         self.goes_on_until(now.plus(took.max(QUANTUM)));
     }
 
-    /// Starts a quantum that only time ends, because hand-offs may be far quicker than the store's answer.
+    /// Starts a quantum that is limited by time only. A limit on hand-offs could end it long before the store's answer.
     fn goes_on_until(&mut self, until: Moment) {
         self.others = Some(Others { until, left: u32::MAX, answered: false });
     }
 
-    /// Records the answer that others wait, which ends the quantum.
+    /// Records the answer that others wait. This ends the quantum.
     pub(super) fn others_waited(&mut self, now: Moment) {
         self.others = Some(Others { until: now, left: 0, answered: true });
     }
 
-    /// Returns whether the quantum is over at `now` while it is unknown whether others wait.
+    /// Returns whether the quantum is over at `now`, and the store has not answered that others wait.
     pub(super) fn is_open_question(self, now: Moment) -> bool {
         self.is_over(now) && self.others.is_some_and(|others| !others.answered)
     }
@@ -76,30 +77,31 @@ impl Quantum {
     }
 }
 
-/// Decides after which quanta the store is asked whether others wait. It is used if the store does not notify holders.
+/// Decides after which quanta the process asks the store whether others wait. This is used if the store does not notify
+/// holders of waiters elsewhere.
 ///
-/// The process keeps the key while it waits for this answer. So if the answer was that others wait, or there was none,
-/// some quanta end without a request: first 1, then 3, then 7, and then 15 each time.
+/// The process keeps the key while it waits for the answer. So after an answer that others wait, or without an answer,
+/// the next quanta end without a request: first 1 quantum, then 3, then 7, and then 15 each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Questions {
-    /// The number of quanta that end without a request after the last one.
+    /// The number of quanta without a request that follow the last request.
     pause: u8,
-    /// The number of such quanta that remain.
+    /// The number of these quanta that remain.
     left: u8,
 }
 
 impl Questions {
     const LONGEST: u8 = 15;
 
-    /// Returns whether to ask the store at the end of this quantum. If the result is `false`, counts this quantum in
-    /// `left`.
+    /// Returns whether to ask the store at the end of this quantum. If not, counts this quantum in `left`.
     pub(super) fn is_due(&mut self) -> bool {
         let is_due = self.left == 0;
         self.left = self.left.saturating_sub(1);
         is_due
     }
 
-    /// Records that the store is asked. Until it answers that no one waits, others count as waiting.
+    /// Records that the store is asked. Without the answer that no one waits, the pause before the next request becomes
+    /// longer.
     pub(super) fn asked(&mut self) {
         self.pause = (2 * self.pause + 1).min(Self::LONGEST);
         self.left = self.pause;

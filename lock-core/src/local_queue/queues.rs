@@ -1,4 +1,4 @@
-//! The queues of all keys.
+//! Defines [`LocalQueue`]: the queues of all keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,31 +23,32 @@ use crate::sync::{Mutex, MutexGuard};
 
 type Shard = KeyMap<KeyQueue>;
 
-/// The destination of a released grant.
+/// The result of [`LocalQueue::hand_off`]: the destination of a released grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandedOff {
-    /// The grant goes back to the store.
+    /// The caller must release the grant at the store.
     No,
     /// The grant stays in this process.
     Stays,
-    /// The grant stays. The caller asks the store whether others wait, and [records](LocalQueue::answered) the answer.
+    /// The grant stays in this process. The caller must ask the store whether others wait elsewhere, and
+    /// [record](LocalQueue::answered) the answer.
     Asks,
 }
 
-/// The waiters of one manager, by key.
+/// The waiters of one manager, with one queue for each key.
 #[derive(Debug)]
 pub(crate) struct LocalQueue {
     shards: [Mutex<Shard>; SHARDS],
-    /// The number of queues. While it is zero, no lookup is needed, so a key without waiters costs only one atomic
-    /// load.
+    /// The number of queues. While it is zero, no lookup is needed. So without waiters, a release costs only one atomic
+    /// load here.
     queues: AtomicUsize,
     recently_held: RecentlyHeld,
     pub(super) signal: ReclaimSignal,
     pub(super) lingering: LingeringKeys,
-    /// Whether the store notifies a holder of waiters elsewhere. Otherwise the holder assumes that others may wait at
-    /// any time.
+    /// Whether the store notifies a holder when others wait elsewhere. If not, the holder assumes at any time that
+    /// others may wait.
     tells_holder: bool,
-    /// Whether the store has no queue, so that the head has to poll.
+    /// Whether the head must poll, because the store has no queue.
     polls: bool,
     pub(super) clock: Clock,
 }
@@ -70,7 +71,7 @@ impl LocalQueue {
         self.shards[key.shard(SHARDS)].lock()
     }
 
-    /// Applies `change` to the queue of `key`, if there is one. Removes the queue when it is no longer needed.
+    /// Applies `change` to the queue of `key`, if there is one. Then removes the queue if it is no longer needed.
     pub(super) fn with<T>(&self, key: &Key, change: impl FnOnce(&mut KeyQueue) -> T) -> Option<T> {
         if self.queues.load(Ordering::Acquire) == 0 {
             return None;
@@ -78,8 +79,8 @@ impl LocalQueue {
         let mut shard = self.shard(key);
         let queue = shard.get_mut(key)?;
         let answer = change(queue);
-        // The removal is under the same lock. A waiter that joins either finds the old queue with its state, or makes a
-        // new one.
+        // The removal happens under the same lock. So a waiter that joins either finds the old queue with its state, or
+        // makes a new queue.
         if queue.is_idle() {
             shard.remove(key);
             self.queues.fetch_sub(1, Ordering::AcqRel);
@@ -97,13 +98,13 @@ impl LocalQueue {
         self.with(key, |queue| queue.is_busy()).unwrap_or(false)
     }
 
-    /// Records that a request is about to be sent for a grant of `key` that may linger.
+    /// Records that a request for `key` is about to be sent, whose grant may linger.
     pub(super) fn expect(&self, key: &Key) {
         self.queue(&mut self.shard(key), key).expect();
     }
 
-    /// Joins the queue of `key` at `now`, after the current waiters. If their number is at least `max`, returns it as
-    /// `Err`.
+    /// Joins the queue of `key` at `now`, after the current waiters. If there are already `max` waiters or more,
+    /// returns their number as `Err`.
     pub(super) fn join(
         &self,
         key: &Key,
@@ -115,14 +116,16 @@ impl LocalQueue {
         let mut shard = self.shard(key);
         let (mut waiting, mut alone) = (0, None);
         if let Some(queue) = shard.get_mut(key) {
-            // A head that is not polled must not keep a newcomer from sending a request.
+            // A head that is not polled sends no request, and must not keep the new waiter from sending one.
             queue.skip_stalled(now, &mut effects);
             waiting = queue.waiting();
-            // A head that polls the store may pause for long while it is alone, so the newcomer notifies it.
+            // While the head is alone, it may pause for long between two requests. The new waiter notifies it, so that
+            // its pauses become shorter.
             alone = queue.head().filter(|_| waiting == 1 && self.polls);
         }
         let (node, lingered) = (waiting < max).then(|| self.queue(&mut shard, key).join(ttl, now)).unzip();
-        // Waking a task may drop the future of another waiter. That waiter then leaves the queue, and needs this lock.
+        // The wake-up below happens without the lock. It may drop the future of another waiter, which then leaves the
+        // queue and needs the lock.
         drop(shard);
         if let Some(head) = alone.filter(|_| node.is_some()) {
             head.notify();
@@ -132,15 +135,15 @@ impl LocalQueue {
         node.ok_or(waiting)
     }
 
-    /// Adds a waiter at the end that was skipped and is polled again.
+    /// Adds a waiter at the end of its queue. The waiter was skipped before, and is polled again.
     pub(super) fn rejoin(&self, key: &Key, node: &Arc<WaiterNode>) {
         let now = self.clock.now();
         let lingered = self.queue(&mut self.shard(key), key).rejoin(node, now);
         self.gave_lingering(lingered);
     }
 
-    /// Records that a joining waiter received the lingering grant. If the waiter is polled, it accepts the grant at
-    /// once.
+    /// Handles the case that a joining waiter received the lingering grant. The signal is raised, in case the waiter is
+    /// not polled.
     fn gave_lingering(&self, gave: bool) {
         if gave {
             self.lingering.ended();
@@ -156,14 +159,15 @@ impl LocalQueue {
         })
     }
 
-    /// Releases the grant of `owner` on `key` within this process. The grant passes to the next waiter; without a
-    /// waiter, it stays for `linger`. It goes back to the store if others wait elsewhere, if `handoff` returns `None`,
-    /// if another owner has the key through this queue, or if there is neither a waiter nor a `linger`.
+    /// Releases the grant of `owner` on `key` within this process. The grant passes to the next waiter. Without a
+    /// waiter, it lingers for `linger`. The caller must release the grant at the store if the quantum is over, if
+    /// `handoff` returns `None`, if another owner has the key through this queue, or if the grant can neither pass to a
+    /// waiter nor linger.
     ///
-    /// `now` reads the clock. It is called only if there may be a waiter. `handoff` makes the hand-off; its first
-    /// argument is the lease that the waiter requests, or `None` if the grant lingers. It runs under the lock of the
-    /// queue, and must not use the queue. `may_ask` returns whether the caller can [ask](HandedOff::Asks) the store for
-    /// waiters elsewhere.
+    /// `now` reads the clock. It is called only if there may be a waiter. `handoff` makes the hand-off. Its first
+    /// argument is the lease that the waiter requests, or `None` if the grant lingers. `handoff` runs under the lock of
+    /// the queue, and must not use the queue. `may_ask` returns whether the caller can [ask](HandedOff::Asks) the store
+    /// whether others wait elsewhere.
     pub(crate) fn hand_off(
         &self,
         key: &Key,
@@ -173,17 +177,17 @@ impl LocalQueue {
         handoff: impl FnOnce(Option<Duration>, Moment) -> Option<Handoff>,
         may_ask: impl FnOnce() -> bool,
     ) -> HandedOff {
-        // A waiter that joins after this load sends a request itself, and does not rely on a hand-off from this holder.
+        // If a waiter joins after this load, it sends a request itself, and does not rely on a hand-off by this holder.
         if self.queues.load(Ordering::Acquire) == 0 {
             return HandedOff::No;
         }
         let (now, mut effects, mut asks) = (now(), Effects::default(), false);
         let passed = self.with(key, |queue| {
-            // Stalled heads are skipped before the hand-off. A waiter that is not polled would keep the hand-off for
-            // 250 ms.
+            // Stalled heads are skipped before the hand-off, because a waiter that is not polled would delay the
+            // hand-off by 250 ms.
             queue.skip_stalled(now, &mut effects);
             if !self.tells_holder {
-                // Others may wait elsewhere at any time, so each process ends its hand-offs after a quantum.
+                // Others may wait elsewhere without a notification, so hand-offs always end after a quantum.
                 queue.contend(now);
             }
             asks = !self.tells_holder && queue.may_be_of(owner) && queue.asks_for_others(may_ask, now);
@@ -210,32 +214,35 @@ impl LocalQueue {
         }
     }
 
-    /// Records the answer, at `now`, whether others wait for `key`, which `owner` holds. The request took `took`.
+    /// Records the store's answer, which arrived at `now`, whether others wait for the grant of `owner` on `key`. The
+    /// request took `took`.
     pub(crate) fn answered(&self, key: &Key, others_wait: bool, owner: Owner, took: Duration, now: Moment) {
         self.with(key, |queue| queue.answered(others_wait, owner, took, now));
     }
 
-    /// Passes `handoff` to the next waiter, because its own waiter was dropped or is not polled.
+    /// Passes `handoff` on to the next waiter, after the waiter that had received it was dropped or was not polled.
     pub(super) fn pass_on(&self, handoff: Handoff) {
         if handoff.is_too_late() {
-            // Dropping the hand-off releases it. A shutdown waits for releases, and a hand-off would make another
-            // holder.
+            // Dropping the hand-off releases the grant. During a shutdown, a hand-off would make another holder, for
+            // which the shutdown would have to wait.
             return;
         }
         let Claim { key, owner, .. } = &handoff.claim();
         let (key, owner) = (key.clone(), *owner);
         let mut handoff = Some(handoff);
-        // If no waiter accepts the hand-off, it is dropped here, and so goes back to the store.
+        // If there is no next waiter, the hand-off is dropped here, which releases the grant at the store.
         self.hand_off(&key, owner, None, || self.clock.now(), |_, _| handoff.take(), || false);
     }
 
-    /// Records that `owner`, of this process, released `key` to the store or lost it. The head then sends a request.
+    /// Records that `owner`, an owner of this process, has released `key` at the store or lost it. The head then sends
+    /// a request.
     pub(crate) fn freed(&self, key: &Key, owner: Owner) {
         if self.queues.load(Ordering::Acquire) == 0 {
             return;
         }
         let now = self.clock.now();
-        // The signal is raised as after a hand-off, because a head that is not polled would not send the request.
+        // The signal is raised as after a hand-off. If the head is not polled and sends no request, a reclaim then
+        // skips it.
         if let Some(head) = self.with(key, |queue| queue.freed(owner, now)).flatten() {
             head.notify();
             self.signal.raise();
@@ -245,29 +252,29 @@ impl LocalQueue {
     /// Records that another process waits for `key`, which this process holds.
     pub(crate) fn contended(&self, key: &Key) {
         let now = self.clock.now();
-        // If the key has no queue, the report is dropped. A waiter that joins later learns from the store's answer that
-        // others wait.
+        // If the key has no queue, the report is ignored. If a waiter joins later, the store's answer to its request
+        // reports the waiters elsewhere.
         let lingering = self.with(key, |queue| {
             queue.contend(now);
             queue.take_lingering().map(|handoff| self.ended(handoff))
         });
-        // The grant is dropped outside the lock, and so released. The waiter elsewhere can have it now.
+        // Dropping the grant outside of the lock releases it for the waiter in the other process.
         drop(lingering);
     }
 
-    /// Wakes every waiter in a queue. Waiters that were skipped, or received a grant, have been notified before, and
-    /// check when they are polled.
+    /// Wakes every waiter in a queue. Waiters that were skipped or have received a grant are no longer in a queue. They
+    /// were notified before, and check when they are polled.
     pub(crate) fn wake_all(&self) {
-        // Each lock is acquired even if the number of queues is zero. A waiter that joins later then sees the reason
-        // for this wake-up.
+        // Each lock is acquired even if the number of queues is zero. So a waiter that joins after this call finds the
+        // state change that caused it.
         for shard in &self.shards {
             let waiting: Vec<_> = shard.lock().values().flat_map(KeyQueue::nodes).collect();
-            // This runs outside of the locks: a waker may run code of the application.
+            // The waiters are notified outside of the locks, because a waker may run code of the application.
             waiting.into_iter().for_each(|node| node.notify());
         }
     }
 
-    /// Assumes that others wait elsewhere for every key with a queue.
+    /// Records for every key with a queue that others may wait elsewhere.
     pub(super) fn contend_all(&self, now: Moment) {
         for shard in &self.shards {
             shard.lock().values_mut().for_each(|queue| queue.contend(now));
@@ -280,15 +287,15 @@ impl LocalQueue {
         self.with(key, |queue| queue.is_contended()).unwrap_or(false)
     }
 
-    /// Skips the heads of the queue of `key` whose futures are not being polled.
+    /// Skips the waiters at the front of the queue of `key` whose futures are not being polled.
     pub(super) fn skip_stalled(&self, key: &Key, now: Moment) {
         let mut effects = Effects::default();
         self.with(key, |queue| queue.skip_stalled(now, &mut effects));
         self.carry_out(effects);
     }
 
-    /// Carries out the pending work outside of the lock, because a waker or the release of a queue entry may run code
-    /// of the application.
+    /// Carries out the pending work. Call this without a lock, because a waker or the release of a queue entry may run
+    /// code of the application.
     #[inline]
     pub(super) fn carry_out(&self, effects: Effects) {
         // Usually there is no such work.
@@ -305,7 +312,8 @@ impl LocalQueue {
         drop(effects.unused);
     }
 
-    /// Returns whether a waiter may have failed to accept its hand-off, so that [`reclaim`](Self::reclaim) is needed.
+    /// Returns whether a call of [`reclaim`](Self::reclaim) is needed, because a waiter may not have accepted its
+    /// hand-off.
     pub(crate) fn needs_reclaim(&self) -> bool {
         self.signal.is_raised()
     }
@@ -315,8 +323,8 @@ impl LocalQueue {
         self.signal.raised()
     }
 
-    /// Reclaims hand-offs that waiters have not accepted for `patience`, because they are not polled. Each hand-off
-    /// passes to the next waiter or to the store.
+    /// Reclaims hand-offs that waiters have not accepted within `patience`, because these waiters are not polled. Each
+    /// hand-off passes to the next waiter, or is released at the store.
     pub(crate) fn reclaim(&self, patience: Duration) {
         self.signal.lower();
         let (now, mut reclaimed) = (self.clock.now(), Reclaimed::default());
@@ -334,7 +342,7 @@ impl LocalQueue {
         if reclaimed.more {
             self.signal.keep();
         }
-        // The hand-offs are passed on after the loop, because each of them acquires the lock of its shard again.
+        // The hand-offs are passed on after the loop, because `pass_on` acquires the lock of a shard.
         reclaimed.handoffs.drain(..).for_each(|handoff| self.pass_on(handoff));
         self.carry_out(reclaimed.effects);
     }
@@ -346,12 +354,12 @@ impl LocalQueue {
         drop(self.with(key, |queue| queue.granted(node, owner, contended, now)));
     }
 
-    /// Removes a waiter, and passes its entry in the store's queue to the next waiter.
+    /// Removes a waiter, and passes its entry in the store's queue on to the next waiter.
     pub(super) fn leave(&self, key: &Key, node: &Arc<WaiterNode>, entry: Option<LeftEntry>) {
         let (now, mut entry) = (self.clock.now(), Some(entry));
         let effects = self.with(key, |queue| queue.leave(node, entry.take().flatten(), now));
         self.carry_out(effects.unwrap_or_default());
-        // If the key no longer has a queue, the entry is still here. Dropping it releases it.
+        // If the key no longer has a queue, the entry was not passed on. Dropping it releases it at the store.
         drop(entry);
     }
 

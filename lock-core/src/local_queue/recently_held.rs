@@ -1,13 +1,14 @@
-//! Remembers the keys that were held a moment ago.
+//! Keeps the keys that were held a moment ago.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const SLOTS: usize = 64;
 
-/// Remembers the hash of one key per slot. The result is only a hint, because another key may overwrite the slot.
+/// Keeps the hashes of keys that were held a moment ago, in slots for one key each. The result is only a hint, because
+/// another key may overwrite a slot.
 ///
-/// If the last request found a key held, the next one joins the store's queue at once, because a plain try would
-/// probably fail.
+/// If the last request found a key held, the next request joins the store's queue at once. A request that only tries
+/// would probably fail.
 #[derive(Debug)]
 pub(super) struct RecentlyHeld([AtomicU64; SLOTS]);
 

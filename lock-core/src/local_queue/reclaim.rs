@@ -1,4 +1,4 @@
-//! Signals that a waiter may not have accepted its hand-off.
+//! Signals to the renewers that a waiter may not have accepted its hand-off.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,13 +8,14 @@ use tokio::sync::futures::Notified;
 use crate::sync::Notify;
 
 /// How long a waiter may take to accept a hand-off. After that its future counts as not polled, and the hand-off passes
-/// on.
+/// to the next waiter.
 pub(crate) const RECLAIM_AFTER: Duration = Duration::from_millis(250);
 
-/// Wakes the renewers when there is something to reclaim. Raising a signal that is already raised costs one atomic
-/// load.
+/// Wakes the renewers if a hand-off may have to be reclaimed. If the signal is already raised, raising it costs one
+/// atomic load.
 ///
-/// A timer for each hand-off would cost more than the hand-off, so one flag and one pass serve all keys.
+/// A timer for each hand-off would cost more than the hand-off. So one flag serves all keys, and the renewer checks all
+/// keys in one pass.
 #[derive(Debug, Default)]
 pub(super) struct ReclaimSignal {
     raised: AtomicBool,
@@ -22,7 +23,7 @@ pub(super) struct ReclaimSignal {
 }
 
 impl ReclaimSignal {
-    /// Records a hand-off to a waiter. Call this after the hand-off, so that the pass that lowers the signal sees the
+    /// Records a hand-off to a waiter. Call this after the hand-off. The pass that lowers the signal then finds the
     /// hand-off.
     pub(super) fn raise(&self) {
         if !self.raised.load(Ordering::Relaxed) && !self.raised.swap(true, Ordering::SeqCst) {

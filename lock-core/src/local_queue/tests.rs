@@ -233,8 +233,8 @@ fn a_key_that_was_held_is_remembered_until_it_is_found_free() {
     assert!(!local_queue.was_held(&key()));
 }
 
-/// Between two separate steps, another task could send a request. The store could then refuse this request because of a
-/// grant of the same process.
+/// The grant stops lingering and counts as being released in one step. Between two separate steps, another task could
+/// send a request, which the store could refuse because of a grant of the same process.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_ceases_to_linger_counts_as_being_released_in_the_same_step() {
     let locks = LockManager::in_memory();
@@ -319,8 +319,8 @@ mod notified {
         assert!(poll(notified, &first).is_ready());
     }
 
-    /// A waker that notifies the node when it is dropped. A real task may do so, because dropping a task drops all its
-    /// values.
+    /// A waker that notifies the node when it is dropped. A real waker may do the same, because it may drop a task with
+    /// all values of the task.
     struct Notifies(Arc<WaiterNode>);
 
     impl Wake for Notifies {

@@ -12,7 +12,8 @@ use crate::key::Key;
 use crate::owner::Owner;
 use crate::pending::LeftEntry;
 
-/// A waiter in the queue of one key. Dropping it leaves the queue, and passes its hand-off or turn to the next waiter.
+/// A waiter in the queue of one key. Dropping this value removes the waiter from the queue, and passes its hand-off or
+/// turn on to the next waiter. A turn is the duty to send the next request for the queue.
 pub(crate) struct Waiter<'a> {
     local_queue: &'a LocalQueue,
     key: Key,
@@ -22,8 +23,8 @@ pub(crate) struct Waiter<'a> {
 }
 
 impl<'a> Waiter<'a> {
-    /// Joins the queue of `key` at `now`, after the current waiters. If their number is at least `max`, returns it as
-    /// `Err`.
+    /// Joins the queue of `key` at `now`, after the current waiters. If there are already `max` waiters or more,
+    /// returns their number as `Err`.
     pub(crate) fn join(
         local_queue: &'a LocalQueue,
         key: &Key,
@@ -35,17 +36,17 @@ impl<'a> Waiter<'a> {
         Ok(Self { local_queue, key: key.clone(), node, served: false })
     }
 
-    /// Records an answer of the store to this waiter, for all waiters of its key.
+    /// Records an answer that the store sent to this waiter. All waiters of the key can read it.
     pub(crate) fn note_answer(&self, answer: &LastAnswer) {
         self.local_queue.note_answer(&self.key, answer.copy());
     }
 
-    /// Returns the last answer of the store to a waiter of the same key.
+    /// Returns the last answer of the store to any waiter of this key.
     pub(crate) fn last_answer(&self) -> Option<LastAnswer> {
         self.local_queue.last_answer(&self.key)
     }
 
-    /// Returns whether this waiter is the head. The other waiters send no request.
+    /// Returns whether this waiter is the head: the first in the queue. The other waiters send no requests.
     pub(crate) fn is_head(&self) -> bool {
         self.local_queue.is_head(&self.key, &self.node)
     }
@@ -77,19 +78,21 @@ impl<'a> Waiter<'a> {
         self.node.state().check_in_by = then;
     }
 
-    /// Records at `now` whether this waiter awaits an answer of the store. While it waits for the answer, the queue
-    /// does not expect it to be polled.
+    /// Records at `now` whether this waiter awaits an answer of the store. Until the answer, the queue does not expect
+    /// the waiter to check in.
     pub(crate) fn set_asking(&self, asking: bool, now: Moment) {
         let mut state = self.node.state();
-        // A head that awaits an answer cannot check in, so a slow answer would get it skipped. After `ANSWER` it is
-        // skipped all the same, so that the other waiters do not wait for a slow store.
+        // A head that awaits an answer cannot check in. With this time, it is not skipped at once. After `ANSWER` it is
+        // skipped anyway, so that the other waiters do not wait for a slow answer.
         (state.asking, state.check_in_by) = (asking, if asking { now.plus(ANSWER) } else { now });
     }
 
-    /// Takes the hand-off, if there is one. A waiter that was skipped because it was not polled joins the queue again.
+    /// Takes the hand-off, if there is one. If the waiter was skipped because it was not polled, it joins the queue
+    /// again.
     pub(crate) fn check_in(&mut self) -> Option<Handoff> {
         let mut state = self.node.state();
-        // Both are read in one step, because a reclaim takes the hand-off and sets `skipped` in one step.
+        // Both fields are read in one step, because a reclaim changes both in one step: it takes the hand-off and sets
+        // `skipped`.
         let (mut handoff, skipped) = (state.handoff.take(), state.skipped);
         drop(state);
         if handoff.is_none() && skipped {
@@ -112,20 +115,20 @@ impl<'a> Waiter<'a> {
         self.node.notified()
     }
 
-    /// Skips the waiters before this one whose futures are not being polled.
+    /// Skips the waiters at the front of the queue whose futures are not being polled.
     pub(crate) fn skip_stalled(&self, now: Moment) {
-        // However late, this waiter is being polled at this moment, so it must not skip itself.
+        // This waiter is being polled at this moment, so it must not skip itself, even if it is late.
         self.checks_in_by(now);
         self.local_queue.skip_stalled(&self.key, now);
     }
 
-    /// Records that the store granted the key to this waiter, the head, for `owner`. `contended`: others wait
-    /// elsewhere.
+    /// Records that the store granted the key to this waiter, the head, for `owner`. `contended` says whether others
+    /// wait in other processes.
     pub(crate) fn granted(&mut self, owner: Owner, contended: bool) {
         self.served = true;
         self.local_queue.granted(&self.key, &self.node, owner, contended);
-        // A hand-off that is still here belongs to an earlier grant, which has expired. Dropping it releases that
-        // grant.
+        // If the node still has a hand-off, it belongs to an earlier grant, which has expired. Dropping it releases
+        // that grant.
         drop(self.take_handoff());
     }
 
@@ -145,7 +148,7 @@ impl<'a> Waiter<'a> {
         }
         self.served = true;
         self.local_queue.leave(&self.key, &self.node, entry);
-        // A hand-off may have arrived until now. No later one can, because the node is no longer in the queue.
+        // A hand-off may have arrived before the node left the queue. No hand-off can arrive after that.
         if let Some(handoff) = self.take_handoff() {
             self.local_queue.pass_on(handoff);
         }

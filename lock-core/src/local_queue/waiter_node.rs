@@ -1,4 +1,4 @@
-//! Holds the state of a waiter in a queue: its hand-off, its turn, and whether it is polled.
+//! Defines the state of a waiter in a queue: its hand-off, its turn, and whether it is polled.
 
 use std::fmt;
 use std::pin::Pin;
@@ -20,25 +20,25 @@ pub(super) struct WaiterNode {
 /// The time within which a store usually answers.
 pub(super) const ANSWER: Duration = Duration::from_secs(2);
 
-/// How late a waiter may be before it counts as not polled.
+/// How late the check of a waiter may be before the waiter counts as not polled.
 const STALLED: Duration = Duration::from_secs(1);
 
-/// The changes since the waiter last checked.
+/// The state of a waiter that both sides change under a mutex.
 pub(super) struct NodeState {
-    /// Whether the waiter was notified. The flag stays set until the waiter has checked, so no notification between two
-    /// waits is missed.
+    /// Whether the waiter was notified. The flag stays set until the waiter has checked it, so a notification between
+    /// two waits is not lost.
     notified: bool,
     /// The waker of the waiter.
     waker: Option<Waker>,
-    /// Whether the waiter is the head, and the key may be free in the store.
+    /// Whether the waiter must send a request: it is the head, and the key may be free at the store.
     pub(super) must_ask: bool,
-    /// The grant of the previous holder.
+    /// The grant that the previous holder has handed off.
     pub(super) handoff: Option<Handoff>,
     /// The previous head's entry in the store's queue.
     pub(super) entry: Option<LeftEntry>,
     /// The latest time of the waiter's next check.
     pub(super) check_in_by: Moment,
-    /// Whether the waiter awaits an answer of the store. It checks when the answer arrives.
+    /// Whether the waiter awaits an answer of the store. It checks in when the answer arrives.
     pub(super) asking: bool,
     /// Whether the waiter was removed from the queue because it was not polled. It joins again when it is polled.
     pub(super) skipped: bool,
@@ -47,17 +47,17 @@ pub(super) struct NodeState {
 }
 
 impl NodeState {
-    /// Returns whether the waiter should have checked long ago.
+    /// Returns whether the waiter is so late that it counts as not polled.
     pub(super) fn is_stalled(&self, now: Moment) -> bool {
         now.since(self.check_in_by) >= STALLED
     }
 
-    /// Returns whether the waiter has a hand-off to accept. A waiter that is leaving passes its hand-off on.
+    /// Returns whether the waiter has a hand-off to accept. A waiter that is leaving passes its hand-off on itself.
     pub(super) fn has_handoff(&self) -> bool {
         self.handoff.is_some() && !self.gone
     }
 
-    /// Returns whether the waiter must send a request, and has not started to.
+    /// Returns whether the waiter must send a request and has not begun to send it.
     pub(super) fn has_question(&self) -> bool {
         self.must_ask && !self.asking
     }
@@ -84,12 +84,12 @@ impl WaiterNode {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, NodeState> {
-        // Lock order: the lock of the queue comes first, and is never acquired while this one is held.
+        // Lock order: the lock of the queue is never acquired while this mutex is held.
         self.state.lock()
     }
 
-    /// Notifies the waiter. Do not call this under a lock, because a waker may run code of the application. If the
-    /// waker panics, the hand-off stays valid, because the grant must not be handed off twice.
+    /// Notifies the waiter. Do not call this under a lock, because a waker may run code of the application. A panic of
+    /// the waker is caught, so that the caller does not hand the grant off a second time.
     pub(super) fn notify(&self) {
         let waker = {
             let mut state = self.state();
@@ -106,13 +106,13 @@ impl WaiterNode {
         Notified { node: self, is_registered: false }
     }
 
-    /// Returns whether the waiter was notified. If the result is `false`, stores `waker`, which the notification will
-    /// wake.
+    /// Returns whether the waiter was notified. If not, stores `waker`, so that the next notification wakes it.
     fn is_notified_or_wakes(&self, waker: Waker) -> bool {
         let mut state = self.state();
         let is_notified = std::mem::take(&mut state.notified);
         let unused = if is_notified { Some(waker) } else { state.waker.replace(waker) };
-        // The order matters: dropping a waker may run code of the application, which may call this method again.
+        // The mutex is unlocked first, because dropping a waker may run code of the application, which may call this
+        // method again.
         drop(state);
         drop(unused);
         is_notified
@@ -134,7 +134,7 @@ impl Future for Notified<'_> {
         if self.is_registered {
             let mut state = node.state();
             if std::mem::take(&mut state.notified) {
-                // The notification has removed the waker from the node.
+                // The notification has already removed the waker from the node.
                 self.is_registered = false;
                 return Poll::Ready(());
             }
@@ -142,7 +142,7 @@ impl Future for Notified<'_> {
                 return Poll::Pending;
             }
         }
-        // Like the drop of a waker, its clone happens outside the lock.
+        // A waker is cloned outside of the mutex, because the clone may run code of the application.
         let waker = context.waker().clone();
         self.is_registered = !node.is_notified_or_wakes(waker);
         if self.is_registered { Poll::Pending } else { Poll::Ready(()) }

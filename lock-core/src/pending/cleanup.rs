@@ -23,23 +23,23 @@ use crate::owner::Owner;
 use crate::store::Store;
 use crate::sync::{Notify, survives, survives_polls};
 
-/// How certain it is that a released claim has a grant.
+/// How certain it is that a claim that is released has a grant at the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Certainty {
     /// The store has granted the claim, so one answered release is enough.
     Granted,
-    /// The request was sent but not answered. It may take effect after the first release, so the release is repeated
-    /// until it frees a grant.
+    /// The claim's request was not answered. The request may take effect after the first release, so the release is
+    /// repeated until a release frees a grant.
     Maybe,
-    /// The request was not answered, and its owner has earlier grants. A release may have freed only those, and the
-    /// request may still arrive after it. So no answer ends the repetition early.
+    /// The claim's request was not answered, and its owner has earlier grants. A release may have freed only the
+    /// earlier grants, and the request may take effect later. So no answer ends the repetition early.
     MaybeAgain,
 }
 
 /// Receives notifications of keys that were released in the background.
 pub(crate) trait FreedKeys: Send + Sync {
-    /// Notifies that the key no longer belongs to `owner`, or that no later notification about it will follow. In both
-    /// cases a waiter in this process must send a request.
+    /// Notifies the waiters that `owner` no longer has the key, or that the release was given up without an answer. In
+    /// both cases a waiter in this process must send a request.
     fn freed(&self, key: &Key, owner: Owner);
 }
 
@@ -49,23 +49,24 @@ pub(crate) struct Cleanup {
     pub(crate) capability: Capability,
     pub(crate) clock: Clock,
     background: Arc<Background>,
-    /// The waiters of this process. The reference is weak, because the waiters have claims and grants that are released
-    /// here.
+    /// The waiters of this process. The reference is weak, because the waiters have claims and grants that refer to
+    /// this value.
     waiters: Weak<dyn FreedKeys>,
-    /// All unanswered releases, by key. The next acquisition of a key waits for these.
+    /// The unanswered releases of each key. The next acquisition of a key waits for its releases.
     pub(crate) under_way: Arc<ReleasesUnderWay>,
     /// The number of releases under way.
     pending: AtomicUsize,
     /// Notified when the last release under way is answered.
     settled: Notify,
     permits: Semaphore,
-    /// Whether the manager ends. In that case answered releases are no longer repeated.
+    /// Whether the manager is shutting down. If so, answered releases are no longer repeated.
     hurrying: AtomicBool,
     hurry: Notify,
 }
 
-/// When a release is repeated after an answer that did not settle it. A request on an older connection usually arrives
-/// within milliseconds. After a stopped server or a healed partition, it arrives later.
+/// The pauses between the repetitions of a release after an answer, while an earlier request may still take effect. A
+/// request on an older connection usually arrives within milliseconds. After a stopped server or a network partition,
+/// it arrives later.
 const REPEATS: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(900), Duration::from_secs(5)];
 
@@ -75,7 +76,7 @@ const SHORTEST_REPEAT: Duration = Duration::from_millis(1_500);
 /// The maximum number of releases under way at the same time.
 const AT_ONCE: usize = 256;
 
-/// The pauses between unanswered attempts.
+/// The pauses before a release that was not answered is repeated.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(20), Duration::from_secs(1));
 
 impl std::fmt::Debug for Cleanup {
@@ -102,12 +103,12 @@ impl Cleanup {
         })
     }
 
-    /// Returns whether all grants of this process live in one session with the store, so that none of them expires.
+    /// Returns whether all grants of this process belong to one session with the store. Such grants do not expire.
     pub(crate) fn has_session(&self) -> bool {
         self.capability.lease == LeaseScope::Session
     }
 
-    /// Releases a claim that no caller has held; see [`release_as`](Self::release_as).
+    /// Releases a claim like [`release_as`](Self::release_as), without a `min_hold` and without a context for the log.
     pub(crate) fn release(
         self: &Arc<Self>,
         claim: &Claim,
@@ -119,10 +120,10 @@ impl Cleanup {
     }
 
     /// Releases a claim in the background. This never blocks and never panics. It can be called from anywhere, even
-    /// outside a runtime and during unwinding.
+    /// outside of a runtime and during unwinding.
     ///
     /// `keep_until` is the end of the claim's `min_hold`. After `until` the claim has expired at the store, if it does
-    /// not live in a session. `begun` is the release if it has already begun.
+    /// not belong to a session. `begun` is the record of the release, if the release has already begun.
     pub(crate) fn release_as(
         self: &Arc<Self>,
         claim: &Claim,
@@ -132,7 +133,8 @@ impl Cleanup {
         begun: Option<ReleaseUnderWay>,
         context: ReleaseContext,
     ) {
-        // If a request was sent twice, and the grant of one copy is released, the other copy may still be under way.
+        // If the claim's request was sent twice and the grant of one copy is released, the other copy may still be
+        // under way.
         let certainty = if claim.is_resent() { Certainty::MaybeAgain } else { certainty };
         // A session keeps its grants until they are released, so the release is repeated until it is answered.
         let until = Some(until).filter(|_| !self.has_session());
@@ -148,8 +150,8 @@ impl Cleanup {
         });
     }
 
-    /// Releases a claim again in the background. Its release was answered, but an earlier request may still be granted.
-    /// No acquisition waits for this release, because the key is free.
+    /// Repeats the release of a claim in the background. The first release was answered, but an earlier request of the
+    /// claim may still be granted. No acquisition waits for this release, because the key is free.
     pub(crate) fn release_again(self: &Arc<Self>, claim: &Claim, until: Moment) {
         self.start(PendingRelease {
             claim: claim.clone(),
@@ -162,8 +164,8 @@ impl Cleanup {
         });
     }
 
-    /// Releases the grant of a lost lease at the time when the lease would have ended. Until then the body may not know
-    /// that the lock is lost. This is for grants of a session, which do not expire.
+    /// Releases the grant of a lost lease when `not_before` is reached, the end of the lease at the store. Before that,
+    /// the body may not have noticed the loss of the lock. This is needed for grants of a session, which do not expire.
     pub(crate) fn release_later(
         self: &Arc<Self>,
         claim: &Claim,
@@ -182,7 +184,7 @@ impl Cleanup {
         });
     }
 
-    /// Returns the runtime of the background, or `None` if it has ended.
+    /// Returns the background runtime, or `None` if it has ended.
     pub(crate) fn runtime(&self) -> Option<tokio::runtime::Handle> {
         self.background.runtime()
     }
@@ -193,26 +195,27 @@ impl Cleanup {
     }
 
     fn start(self: &Arc<Self>, release: PendingRelease) {
-        // The release is counted before the first poll. Otherwise a shutdown would not wait for it.
+        // The release is counted before the first poll. Otherwise a shutdown could miss it.
         let (counted, claim) = (self.count(), release.claim.clone());
         let mut running = Box::pin(async move { counted.0.run(release).await });
-        // A store in this process answers at once, even if all runtimes have ended. So the first poll is made here.
+        // The first poll happens here, because a store in this process answers at once, even if all runtimes have
+        // ended.
         if self.capability.placement == Placement::Embedded && poll_once(running.as_mut()).is_ready() {
             return;
         }
-        // The task runs on a runtime of the library. `tokio::spawn` would panic outside a runtime, and that panic would
-        // abort the process if the thread is unwinding.
+        // The task runs on the background runtime. `tokio::spawn` would panic outside of a runtime. If the thread is
+        // already unwinding, this panic would abort the process.
         match self.background.runtime() {
             Some(runtime) => drop(runtime.spawn(running)),
             None => {
                 tracing::error!("no runtime for a release: the key stays until the store's lease is over");
-                // Only this call notifies the head of the local queue that the holder has released.
+                // No other call will notify the head of the local queue that the holder has released the key.
                 self.freed(&claim);
             }
         }
     }
 
-    /// Counts one release for as long as the returned value lives. A shutdown waits for it.
+    /// Counts one release as pending until the returned value is dropped. A shutdown waits for pending releases.
     pub(crate) fn count(self: &Arc<Self>) -> Counted {
         Counted::new(self)
     }
@@ -226,8 +229,7 @@ impl Cleanup {
     pub(crate) async fn settled(&self) {
         loop {
             let mut settled = std::pin::pin!(self.settled.notified());
-            // The waiter registers before it reads the count, because the last release notifies only registered
-            // waiters.
+            // This registers before it reads the count, because the last release notifies only registered listeners.
             settled.as_mut().enable();
             if self.pending() == 0 {
                 return;
@@ -236,10 +238,10 @@ impl Cleanup {
         }
     }
 
-    /// Stops the repetition of answered releases, because a shutdown waits for the last of them.
+    /// Stops the repetition of answered releases. A shutdown calls this, because it waits for all releases.
     pub(crate) fn hurry(&self) {
-        // The flag is stored before the notification. A release that is about to sleep registers first, and then reads
-        // the flag.
+        // The flag is set before the notification. A release that is about to sleep registers first and then reads the
+        // flag, so it misses neither.
         self.hurrying.store(true, Ordering::Release);
         self.hurry.notify_waiters();
     }
@@ -248,8 +250,8 @@ impl Cleanup {
         self.hurrying.load(Ordering::Acquire)
     }
 
-    /// Notifies the waiters of this process. Call this after the store has answered: an earlier request would still
-    /// find the key held.
+    /// Notifies the waiters of this process. Call this after the store has answered. Before that, the request of a
+    /// waiter would still find the key held.
     fn freed(&self, claim: &Claim) {
         if let Some(waiters) = self.waiters.upgrade() {
             for key in claim.keys() {
@@ -265,7 +267,7 @@ impl Cleanup {
         let first = self.until_answered(&release).await;
         release.under_way = None;
         // The waiters are notified even without an answer. In that case the grant has expired or the store is closed,
-        // and the waiters must learn of it.
+        // and the waiters must send a request.
         self.freed(&release.claim);
         let Some(mut answer) = first else { return };
         let until = self.clock.now().plus(release.claim.ttl.max(SHORTEST_REPEAT));
@@ -282,19 +284,19 @@ impl Cleanup {
             let Some(next) = self.until_answered(&release).await else { return };
             answer = next;
             if answer == Released::Released {
-                // The request took effect late, and the waiters of this process believed that a holder in this process
-                // had the grant.
+                // The claim's request took effect late. A waiter may have found that this process holds the key, and
+                // may wait for a hand-off.
                 self.freed(&release.claim);
             }
         }
     }
 
-    /// Sleeps for `pause`, or until the manager ends. In the second case the next release is the last attempt.
+    /// Sleeps for `pause`, or until the manager shuts down.
     async fn sleep(&self, pause: Duration) {
         // The first poll may happen outside of tokio, where no timer exists.
         tokio::task::yield_now().await;
         let mut hurry = std::pin::pin!(self.hurry.notified());
-        // The waiter registers before it reads the flag, as in `settled`.
+        // This registers before it reads the flag, as in `settled`.
         hurry.as_mut().enable();
         if !self.is_hurrying() {
             let _ = tokio::time::timeout(pause, hurry).await;
@@ -305,16 +307,16 @@ impl Cleanup {
     async fn until_answered(&self, release: &PendingRelease) -> Option<Released> {
         let mut pauses = PAUSES;
         loop {
-            // The permit is returned before the pause, so that a release that waits for its next attempt does not block
-            // others.
+            // The permit is dropped before the pause, so that a release in its pause does not block others.
             let answer = {
-                // Permits limit the releases, so that they do not use up the connection while the store hangs.
+                // Permits limit the number of releases at the same time. Otherwise they could use up the connection
+                // while the store hangs.
                 let _permit = self.permits.acquire().await;
-                // The rest of `min_hold` is calculated for each attempt, because `min_hold` counts from the grant,
-                // however late the release arrives.
+                // The rest of `min_hold` is calculated for each attempt, because `min_hold` counts from the grant and
+                // not from the release.
                 let keep_for = release.keep_until.and_then(|end| expiry::left(end, self.clock.now()));
-                // The log and the metrics of the application run inside this call, and may panic. Only this task
-                // releases the key, so it must survive that.
+                // The application's log and metrics run inside this call, and may panic. Only this task releases the
+                // key, so it must survive such a panic.
                 let answer = survives_polls(self.store.release(&release.claim, keep_for)).await;
                 answer.unwrap_or_else(|| {
                     let what = "the log or the metrics of the application panicked";
@@ -327,7 +329,7 @@ impl Cleanup {
                 Err(error) if error.kind() == LockErrorKind::ShuttingDown => return None,
                 Err(error) => {
                     if release.until.is_some_and(|until| until.is_past(self.clock.now())) {
-                        // For other claims it is unknown whether a grant existed, so these are not reported.
+                        // Other claims may never have had a grant, so they are not reported.
                         if release.certainty == Certainty::Granted {
                             survives(|| self.log_abandoned(release, &error));
                         }
@@ -355,7 +357,7 @@ impl Cleanup {
     }
 }
 
-/// Polls a future once. The poll is not subject to tokio's budget, which the calling task may have used up.
+/// Polls a future once. The poll ignores tokio's cooperative budget, which the calling task may have used up.
 fn poll_once(future: Pin<&mut impl Future<Output = ()>>) -> Poll<()> {
     pin!(unconstrained(future)).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -366,18 +368,19 @@ struct PendingRelease {
     /// The end of the claim's `min_hold`.
     keep_until: Option<Moment>,
     certainty: Certainty,
-    /// The release waits until this time, or until the manager ends.
+    /// The release starts at this time, or when the manager shuts down.
     not_before: Option<Moment>,
-    /// When the claim expires at the store. It is `None` for a claim that does not expire; its release is repeated
-    /// until it is answered.
+    /// When the claim expires at the store. `None` stands for a claim that does not expire. The release of such a claim
+    /// is repeated until it is answered.
     until: Option<Moment>,
-    /// Makes the next acquisition of the keys wait until the first answer.
+    /// While this exists, the next acquisition of the keys waits. It is dropped at the first answer.
     under_way: Option<ReleaseUnderWay>,
     /// The description of the claim, for the log.
     context: ReleaseContext,
 }
 
-/// Counts one release for as long as it is under way, even if its task is dropped with its runtime.
+/// Counts one release as pending. Dropping this value ends the count, even if the task of the release is dropped with
+/// its runtime.
 #[derive(Debug)]
 pub(crate) struct Counted(Arc<Cleanup>);
 

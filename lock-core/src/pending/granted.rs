@@ -1,4 +1,4 @@
-//! Defines [`Granted`]: a grant with its time of arrival.
+//! Defines [`Granted`]: a grant with the time at which it arrived.
 
 use crate::backend::Grant;
 use crate::clock::Moment;

@@ -1,8 +1,8 @@
 //! Tracks unanswered requests: claims that were sent to the store, and releases.
 //!
-//! A [`PendingClaim`] exists before the first byte of its request is sent, and rolls back when it is dropped. Grants
-//! left over by a dropped claim, a dropped guard or an unclaimed hand-off go to the [`Cleanup`], which releases them in
-//! the background. `under_way` contains the releases for which the next acquisition of their keys waits.
+//! A [`PendingClaim`] is made before its request is sent, and rolls back when it is dropped. The [`Cleanup`] releases
+//! grants in the background that a dropped claim, a dropped guard or an unaccepted hand-off has left. `under_way`
+//! contains the unanswered releases, for which the next acquisition of their keys waits.
 
 mod claim;
 mod cleanup;

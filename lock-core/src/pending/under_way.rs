@@ -1,11 +1,11 @@
 //! Tracks the releases that the store has not answered yet.
 //!
 //! The next acquisition of a key by this process waits for the answer before it sends its first request. Otherwise a
-//! caller that does not wait could be refused because of a lock that its own process is releasing. The release may be
-//! under way on another connection, or may be repeated after a failure.
+//! lock that this process is just releasing could make a request fail that does not wait. The release may be under way
+//! on another connection, or may be repeated after a failure.
 //!
-//! A release delays an acquisition for at most [`PATIENCE`] after the release began. By default, the caller of a body
-//! waits equally long for its release.
+//! A release delays acquisitions until at most [`PATIENCE`] after its start. By default, the caller of a body waits for
+//! the release equally long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 const SHARDS: usize = 16;
 
-/// An unanswered release, as an acquisition of the same key sees it.
+/// An unanswered release, for which an acquisition of the same key waits.
 #[derive(Debug)]
 pub(crate) struct Unanswered {
     key: Key,
@@ -30,7 +30,7 @@ pub(crate) struct Unanswered {
     changed: Notify,
     /// The number of releases that began before this one.
     number: u64,
-    /// The end of the time for which this release may delay an acquisition.
+    /// The time until which this release may delay an acquisition.
     pub(crate) until: Moment,
 }
 
@@ -38,7 +38,8 @@ impl Unanswered {
     /// Completes when the store has answered the release, or the release was given up. This method is cancel safe.
     pub(crate) async fn over(&self) {
         let mut changed = std::pin::pin!(self.changed.notified());
-        // The waiter registers before it reads the flag. Otherwise it would miss a change between the two steps.
+        // This registers for the notification before it reads the flag. Otherwise it would miss a change between the
+        // two steps.
         changed.as_mut().enable();
         if !self.over.load(Ordering::Acquire) {
             changed.await;
@@ -87,13 +88,13 @@ impl ReleasesUnderWay {
         ReleaseUnderWay { all: Arc::clone(self), release }
     }
 
-    /// Returns the number of releases that have begun. A later release has this number or a larger one.
+    /// Returns the number of releases that have begun. Each later release gets this number or a larger one.
     pub(crate) fn begun(&self) -> u64 {
         self.begun.load(Ordering::Acquire)
     }
 
-    /// Returns the first release of `key` that has a number below `before`, and may still delay an acquisition at the
-    /// time that `now` returns.
+    /// Returns the first release of `key` that may delay an acquisition: its number is below `before`, and its `until`
+    /// is after the time that `now` returns.
     pub(crate) fn first(
         &self,
         key: &Key,
@@ -123,8 +124,8 @@ impl ReleasesUnderWay {
     }
 }
 
-/// A release under way. The owner of this value completes the release, and drops the value when the release is answered
-/// or given up.
+/// A release that is under way. The code that completes the release owns this value, and drops it when the release is
+/// answered or given up.
 #[derive(Debug)]
 pub(crate) struct ReleaseUnderWay {
     all: Arc<ReleasesUnderWay>,

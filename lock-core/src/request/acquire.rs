@@ -14,8 +14,8 @@ use crate::options::{OnLost, Resolved, find};
 use crate::strategy;
 
 impl LockRequest {
-    /// Checks whether the request could ever be granted, without any I/O. A program that builds requests from settings
-    /// can call this at its start, and need not wait for the first request to fail.
+    /// Checks without any I/O whether the request can be granted at all. If a program builds requests from settings, it
+    /// can call this at start-up, and finds a mistake before the first request fails.
     ///
     /// # Errors
     /// [`InvalidKey`](LockErrorKind::InvalidKey), [`InvalidRequest`](LockErrorKind::InvalidRequest) or
@@ -35,7 +35,7 @@ impl LockRequest {
         self.plan().map(drop)
     }
 
-    /// Acquires the lock. The strategy decides whether and how long to wait.
+    /// Acquires the lock. If the key is held, the strategy decides whether and how long to wait.
     ///
     /// # Errors
     /// - [`Contended`](LockErrorKind::Contended), [`TimedOut`](LockErrorKind::TimedOut): the key is held. The error
@@ -53,15 +53,16 @@ impl LockRequest {
     /// If the tokio runtime has no timer. A store on the network also needs the I/O driver (`enable_all`).
     ///
     /// # Cancel safety
-    /// If the future is dropped, a possible grant is released in the background, and the queue entry is removed.
+    /// If the future is dropped, the background releases a possible grant and removes the entry in the store's queue.
     pub fn acquire(self) -> impl Future<Output = Result<LockGuard>> + Send {
-        // The plan is made outside of the future. Otherwise the future would also contain the request, and would be
-        // moved with it.
+        // The plan is made outside of the future. Otherwise the future would also contain the request, and moving it
+        // would cost more.
         acquire::acquire(self.plan())
     }
 
-    /// Tries exactly once. Returns `None` if the key is held. The strategy is not used, and the call does not wait for
-    /// a holder. If this process has begun a release of the key, the call waits for its answer, for at most a second.
+    /// Tries to acquire the lock exactly once. Returns `None` if the key is held. The strategy is not used, and the
+    /// call does not wait for a holder. If this process is just releasing the key, the call waits for the answer to
+    /// that release, for at most a second.
     ///
     /// # Errors
     /// The errors of [`acquire`](Self::acquire), except for a held key.
@@ -84,12 +85,12 @@ impl LockRequest {
 
     /// Acquires the lock, runs `body` under it, and releases the lock.
     ///
-    /// The body runs at most once, and never without the lock. If the lock is lost, the body is dropped (see
+    /// The body runs at most once, and never starts without the lock. If the lock is lost, the body is dropped (see
     /// [`on_lost`](Self::on_lost)). The values of the body are dropped before the lock is released. A nested request
-    /// for the same key in the same task enters the existing grant. The caller waits for the release for at most a
-    /// second, and then the release continues in the background. With
-    /// [`Release::Background`](crate::Release::Background) the caller does not wait at all. A failed release never
-    /// hides the result of the body.
+    /// for the same key in the same task enters the existing grant. The caller waits for the answer to the release for
+    /// at most a second. After that, the release continues in the background. With
+    /// [`Release::Background`](crate::Release::Background) the caller does not wait at all. A failed release does not
+    /// replace the result of the body.
     ///
     /// # Errors
     /// The errors of [`acquire`](Self::acquire), and [`Lost`](LockErrorKind::Lost) if the lock was lost while the body
@@ -109,15 +110,14 @@ impl LockRequest {
     /// # }
     /// ```
     pub async fn run<F: Future>(self, body: F) -> Result<F::Output> {
-        // The future is boxed, because an async function that takes a future by value stores a copy of it in its own
-        // future.
+        // The body is boxed. An async function that takes a future by value reserves memory for it twice.
         let body = Box::pin(body);
         let (guard, on_lost) = self.acquire_for_body().await?;
         body::under(guard, on_lost, body).await
     }
 
-    /// Runs `body` like [`run`](Self::run), and passes a handle to it. With the handle the body reads the fencing token
-    /// and the time left, and checks whether the lock is lost.
+    /// Runs `body` like [`run`](Self::run), and passes a handle to it. With the handle, the body can read the fencing
+    /// token and the rest of the lease, and check whether the lock is lost.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -145,8 +145,9 @@ impl LockRequest {
         body::under(guard, on_lost, body).await
     }
 
-    /// Acquires the lock for a body. Also returns what happens to the body if the lock is lost. This is for layers that
-    /// run the body with [`LockGuard::run_on_lost`] and release the lock with [`LockGuard::release_within`].
+    /// Acquires the lock for a body. Also returns the option [`on_lost`](Self::on_lost), which selects what happens to
+    /// the body if the lock is lost. Use this in integrations that run the body with [`LockGuard::run_on_lost`] and
+    /// release the lock with [`LockGuard::release_within`].
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
@@ -175,7 +176,7 @@ impl LockRequest {
         async move { Ok((acquire.await?, on_lost)) }
     }
 
-    /// Fills in unset options, and makes every check that needs no store.
+    /// Completes the options of the request, and makes every check that needs no store.
     pub(crate) fn plan(mut self) -> Result<Plan> {
         let own = self.resolve()?;
         let plan = Plan {
@@ -190,8 +191,8 @@ impl LockRequest {
         Ok(plan)
     }
 
-    /// Moves the options out of the request, filled in and checked. Returns `None` if they are the defaults of the
-    /// manager.
+    /// Moves the options out of the request, completed and checked. Returns `None` if the manager's defaults apply
+    /// unchanged.
     fn resolve(&mut self) -> Result<Option<Box<Resolved>>> {
         let key = self.key.as_ref().map_err(BadKey::error)?;
         if self.is_plain() {
@@ -215,7 +216,7 @@ impl LockRequest {
         resolved.map(|own| Some(Box::new(own))).map_err(|error| error.with_key(key))
     }
 
-    /// Returns whether the request is for one holder of one key, and sets no options. Most requests are like that.
+    /// Returns whether the request is an exclusive request for one key without options. Most requests are like this.
     fn is_plain(&self) -> bool {
         self.options.is_none()
             && self.profile.is_none()

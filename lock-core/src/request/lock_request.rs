@@ -13,13 +13,13 @@ use crate::kind::Kind;
 use crate::options::{Profile, Usual};
 use crate::strategy::Strategy;
 
-/// A request for a lock. [`LockManager::lock`](crate::LockManager::lock) and its siblings make one. A request does
+/// A request for a lock. [`LockManager::lock`](crate::LockManager::lock) and similar methods make one. A request does
 /// nothing until [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire), [`run`](Self::run) or
 /// [`run_with`](Self::run_with) is called.
 ///
-/// Options that are not set here come from the [profile](Self::profile), and then from the manager. If the task already
-/// holds the key, its request enters the existing grant, with the options of that grant. The ttl, the limits and the
-/// label of the request are then ignored.
+/// Options that the request does not set come from the [profile](Self::profile), or else from the manager. If the task
+/// already holds the key, the request enters the existing grant, with the options of that grant. The ttl, the limits
+/// and the label of the request are then ignored.
 ///
 /// # Examples
 /// ```
@@ -46,15 +46,16 @@ pub struct LockRequest {
     pub(super) hub: Arc<Hub>,
     pub(super) key: Result<Key, BadKey>,
     pub(super) more: MoreKeys,
-    /// Whether the request was made for several keys. It stays set if only one key remains without duplicates, because
-    /// each key must have one holder.
+    /// Whether the request was made for several keys. This stays `true` if only one key remains without duplicates,
+    /// because the lock must still be exclusive.
     pub(super) of_all: bool,
-    /// `None` stands for the kind of the profile.
+    /// The kind of the lock. `None` stands for the kind of the profile.
     pub(super) kind: Option<Kind>,
-    /// The options that the request sets itself, if any. They are boxed, because a request is moved several times, and
-    /// most requests set none.
+    /// The options that the request itself sets. They are boxed, because most requests set no options, and a request is
+    /// moved several times.
     pub(super) options: Option<Box<Profile>>,
-    /// The options of the attribute or layer, which count if neither the request nor its profile sets them.
+    /// The defaults of the attribute or the HTTP layer. They apply to options that neither the request nor its profile
+    /// sets.
     pub(super) usual: Usual,
     pub(super) template: Option<Cow<'static, str>>,
     pub(super) profile: Option<Cow<'static, str>>,
@@ -92,7 +93,7 @@ impl fmt::Debug for LockRequest {
 }
 
 impl LockRequest {
-    /// Returns the key with its namespace, or the error if the key was refused.
+    /// Returns the key with its namespace, or an error if the key is invalid.
     pub(crate) fn key(&self) -> Result<&Key> {
         self.key.as_ref().map_err(BadKey::error)
     }
@@ -101,12 +102,12 @@ impl LockRequest {
         &self.hub
     }
 
-    /// Returns the options that the request sets itself, for a change.
+    /// Returns a mutable reference to the options that the request itself sets.
     pub(super) fn own_options(&mut self) -> &mut Profile {
         self.options.get_or_insert_default()
     }
 
-    /// Returns the ttl that the request or the manager sets. A profile may set another one.
+    /// Returns the ttl of the request, or else of the manager. The ttl of a profile is ignored.
     pub(crate) fn own_ttl(&self) -> Duration {
         self.options.as_ref().and_then(|own| own.options.ttl).unwrap_or(self.hub.engine.defaults.ttl)
     }
@@ -116,8 +117,7 @@ impl LockRequest {
         Self::with_key(hub, key, kind)
     }
 
-    /// Makes a request for all of `keys`. They are sorted and deduplicated, so that two requests never wait for each
-    /// other.
+    /// Makes a request for all of `keys`. The keys are sorted and deduplicated, so that two requests never deadlock.
     pub(crate) fn for_all<K: IntoKey>(hub: Arc<Hub>, keys: impl IntoIterator<Item = K>) -> Self {
         let keys: Result<Vec<Key>> = keys
             .into_iter()

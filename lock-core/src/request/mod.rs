@@ -1,4 +1,4 @@
-//! Defines requests: key, kind, ttl, strategy and options, which are checked once.
+//! Defines requests. A request has a key, a kind, a ttl, a strategy and other options, which are checked together.
 
 mod acquire;
 mod available;
