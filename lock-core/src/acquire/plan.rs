@@ -66,7 +66,7 @@ impl Plan {
 
     /// Returns the queue in which the claim waits.
     pub(super) fn queue(&self) -> Queue {
-        // If the store keeps no order, readers and writers barge. Fair locks are refused elsewhere.
+        // If the store keeps no order, readers and writers wait without an order. Fair locks are refused elsewhere.
         match self.engine().capability.waiting.in_order() {
             true => self.options.kind.queue(),
             false => Queue::Barging,

@@ -60,8 +60,8 @@ impl Acquire<'_> {
             None => schedule.watch_handoff(lease),
         };
         let is_complete = !self.plan.fencing || lease.known_fence().is_some();
-        // Without its fencing token, the grant is incomplete, and this future must still be polled. Renewals begin only
-        // when the grant is complete, so that a future that is no longer polled does not keep its lease.
+        // Renewals begin only when the grant has its fencing token. Otherwise a future that is no longer polled could
+        // keep its lease.
         if is_complete {
             keep(&lease);
         } else {

@@ -135,7 +135,7 @@ impl<'a> Acquire<'a> {
         Event::Begins { busy: self.engine().local_queue.is_busy(&self.plan.key) }.into()
     }
 
-    /// Consults the strategy before the first request: would it wait for a held key?
+    /// Determines before the first request whether the strategy would wait for a held key.
     fn consult(&self) -> Happened {
         let (local_queue, key) = (&self.engine().local_queue, &self.plan.key);
         let busy = local_queue.is_busy(key);
@@ -188,7 +188,7 @@ impl<'a> Acquire<'a> {
         self.set_asking(true);
         let answer = self.claim.ask(self.engine(), ask).await;
         self.set_asking(false);
-        // The time until the next floor starts again with the next pause, even after an error.
+        // The time for which the waiter relies on notifications starts again with the next pause, even after an error.
         self.notices.relies_since = None;
         let answer = answer?;
         self.store.ask_again = None;

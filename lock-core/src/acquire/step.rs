@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-/// The last request to the store.
+/// Whether a request was sent to the store, and whether a pause has followed the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Never,
@@ -214,8 +214,8 @@ fn wait(rules: &Rules, state: State, pause: Duration) -> Action {
         // A claim joins only when it waits. If a request that does not wait joined, it could receive a hand-off that is
         // due to a waiter.
         Place::Nowhere | Place::Queued if rules.hands_off => Action::Join(pause),
-        // Before the first request the strategy would not wait, so the claim is not in the store's queue. Now that the
-        // holder is known, the strategy waits, and the claim queues.
+        // The first request did not queue, because the strategy would not wait. Now that the holder is known, the
+        // strategy waits, so the claim queues.
         Place::Nowhere
             if rules.in_order && rules.queue == Queue::Fifo && state.only_tried && !state.failing =>
         {

@@ -93,8 +93,8 @@ impl Lease {
         self.options.min_hold.map(|min| self.since.plus(min))
     }
 
-    /// Returns the rest of `min_hold` at `now`, or `None` if it is over. A release must pass exactly this value to the
-    /// store: with a shorter one, `min_hold` would end too early.
+    /// Returns the rest of `min_hold` at `now`. A release must use exactly this value. Otherwise `min_hold` would end
+    /// too early.
     pub(crate) fn keep_for(&self, now: Moment) -> Option<Duration> {
         self.keep_until().and_then(|end| expiry::left(end, now))
     }

@@ -65,10 +65,10 @@ impl Lease {
     /// released if it is lost, if its `min_hold` is not over, if its kind queues in the store, if a transaction may
     /// have verified it, or if the manager closes.
     ///
-    /// `ttl` is the lease that the next holder requests. It is `None` if there is no next holder yet. The rest of the
-    /// lease must not be longer than `ttl`. Otherwise a crash of the next holder would lock the key for longer than
-    /// requested. If there is no next holder yet, the later holder makes this check. If the grants belong to a session,
-    /// the check does not apply, because a crash locks every key until the session ends.
+    /// `ttl` is the lease that the next holder requests. The rest of the lease must not be longer, because a crash of
+    /// the next holder would lock the key for longer than requested. This check does not apply to grants of a session,
+    /// because a crash locks their keys until the session ends. `ttl` is `None` if there is no next holder yet; the
+    /// later holder then makes the check.
     ///
     /// The last guard calls this after it has left the lease. No guard uses the grant then, and no other thread can
     /// hand it off. `now` is the current time.

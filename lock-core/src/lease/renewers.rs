@@ -1,5 +1,5 @@
-//! Manages the renewers of one manager. Each runtime whose tasks acquire locks has one renewer, or the library's own
-//! thread has the only one.
+//! Manages the renewers of one manager: one on the library's own thread, or else one for each runtime that acquires
+//! locks.
 
 use std::collections::HashSet;
 use std::ops::Deref;

@@ -266,8 +266,8 @@ impl KeyQueue {
         }
     }
 
-    /// Returns whether the grant of `owner` may be the grant that the waiters of this queue wait for. It is not if
-    /// another owner holds the key: a guard that is dropped late releases an earlier grant, which was lost.
+    /// Returns whether the waiters of this queue may wait for the grant of `owner`. If another owner holds the key,
+    /// `owner` had an earlier grant, which was lost, and its guard was dropped late.
     pub(super) fn may_be_of(&self, owner: Owner) -> bool {
         self.held.is_none_or(|holder| holder == owner)
     }
@@ -415,8 +415,8 @@ impl KeyQueue {
     }
 }
 
-/// Returns the waiter in `given`, if it received its hand-off or turn longer than `patience` ago and has not accepted
-/// it. `has` returns whether a waiter still has the hand-off or the turn.
+/// Returns the waiter in `given`, if it has not accepted its hand-off or turn within `patience`. `has` returns whether
+/// a waiter still has the hand-off or turn.
 pub(super) fn not_taken(
     given: &mut Given,
     has: fn(&NodeState) -> bool,

@@ -1,9 +1,9 @@
 //! Queues the waiters of one process, and hands grants off between them.
 //!
-//! A waiter with a barging claim (a claim that need not be served in order of arrival) joins the queue of its key. Only
-//! the *head*, the first waiter of the queue, sends requests to the store. The others wait for a *hand-off*: when a
-//! holder of this process releases, its grant passes to the next waiter in the queue without a request. So a hot key
-//! costs the store only one waiter per process, and a hand-off costs only a wake-up.
+//! A waiter that need not be served in strict order of arrival joins the queue of its key. Only the *head*, the first
+//! waiter of the queue, sends requests to the store. The others wait for a *hand-off*: when a holder of this process
+//! releases, its grant passes to the next waiter in the queue without a request. So a hot key costs the store only one
+//! waiter per process, and a hand-off costs only a wake-up.
 //!
 //! ```text
 //!  release ---> hand_off ---> next in the queue      while the quantum lasts

@@ -86,8 +86,8 @@ impl ManagerBuilder {
     }
 
     /// Sets the namespace: a prefix that is written before every key, with a colon between them. Services that share a
-    /// store but not their locks need different namespaces. A namespace has at most 64 characters of `A-Z a-z 0-9 . _
-    /// -`. By default there is no namespace, and keys are stored unchanged.
+    /// store but not their locks need different namespaces. It may have up to 64 characters of `A-Z a-z 0-9 . _ -`. By
+    /// default there is no namespace, and keys are stored unchanged.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self
@@ -164,7 +164,7 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets after how long a wait the log reports a grant at INFO. Default: 1 s.
+    /// Sets the wait after which a grant is logged at INFO. Default: 1 s.
     pub fn log_waited_after(mut self, waited: Duration) -> Self {
         self.settings.waited_long = waited;
         self
@@ -212,7 +212,7 @@ impl LockManager {
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the URL cannot be parsed or has an unknown scheme,
     /// [`Unsupported`](LockErrorKind::Unsupported) if this build does not have the store,
-    /// [`Unavailable`](LockErrorKind::Unavailable) if the store cannot be reached or refuses, and
+    /// [`Unavailable`](LockErrorKind::Unavailable) if the store cannot be reached or refuses the connection, and
     /// [`NoQuorum`](LockErrorKind::NoQuorum) if too few servers of `redlock://` answer. The text says what to do.
     ///
     /// # Cancel safety

@@ -34,16 +34,16 @@ impl LockManager {
     /// | `locks.held_long` | note | a lock with waiters is held for unusually long; see below |
     /// | `locks.unlisted` | note | the locks cannot be listed |
     ///
-    /// `locks.held_long` compares locks whose keys differ only in the part after the last `:`. At least 20 of them must be
-    /// held. A lock with waiters is reported if it is held for more than 10 s, and for more than ten times the median. The
-    /// store must show [when it granted the lock](crate::HolderInfo::held_since); if its clock differs from the clock of
-    /// this process, the time is wrong by the difference. A leader that has waiting candidates may be reported too.
+    /// `locks.held_long` compares locks whose keys differ only in the part after the last `:`. At least 20 of them must
+    /// be held. A lock with waiters is reported if it is held for more than 10 s, and for more than ten times the
+    /// median. The store must show [when it granted the lock](crate::HolderInfo::held_since); if the store's clock
+    /// differs from the clock of this process, the age is wrong by the difference. The lock of a leader may be reported
+    /// too, if other candidates wait.
     ///
     /// # Errors
-    /// [`Unavailable`](LockErrorKind::Unavailable) when the store does not answer,
-    /// [`NoQuorum`](LockErrorKind::NoQuorum) when no server of `redlock://` does.
-    /// [`ShuttingDown`](LockErrorKind::ShuttingDown) after [`shutdown`](Self::shutdown).
-    /// [`Unsupported`](LockErrorKind::Unsupported) on a store of your own without
+    /// [`Unavailable`](LockErrorKind::Unavailable) if the store does not answer. [`NoQuorum`](LockErrorKind::NoQuorum)
+    /// if no server of `redlock://` answers. [`ShuttingDown`](LockErrorKind::ShuttingDown) after
+    /// [`shutdown`](Self::shutdown). [`Unsupported`](LockErrorKind::Unsupported) if a store of your own has no
     /// [`doctor`](crate::backend::Backend::doctor).
     ///
     /// # Cancel safety

@@ -1,4 +1,4 @@
-//! Shows operators the held locks and their holders.
+//! Lists the held locks and their holders, for operators.
 
 use crate::backend::{GrantId, Listed, LockInfo};
 use crate::error::Result;

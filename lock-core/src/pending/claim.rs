@@ -244,8 +244,8 @@ impl PendingClaim {
         let was_queued = self.entry.take().is_some();
         let certainty = match self.state {
             Sent::Nothing => return,
-            // A claim that was certainly not sent needs no release. Without this arm, such releases would accumulate
-            // during an outage. A claim that was queued before may have an entry at the store.
+            // A claim that was certainly not sent needs no release. Such releases would accumulate during an outage. A
+            // claim that was queued before may have an entry at the store.
             Sent::Request if self.cleanup.capability.marks_sent && !self.claim.is_sent() && !was_queued => {
                 self.state = Sent::Nothing;
                 return;

@@ -6,9 +6,9 @@ const PAUSE: Duration = Duration::from_millis(7);
 const PLACES: [Place; 5] =
     [Place::Nowhere, Place::BehindHead, Place::AtHead, Place::HeadQueued, Place::Queued];
 
-/// Returns six sets of rules. The first three are for a kind that is handed off: over a store that is polled, one with
-/// heartbeats and one that is watched. The next two are for a kind in order of arrival, over a store with heartbeats
-/// and one that is watched. The last is for several keys over a store with heartbeats.
+/// Returns six sets of rules. Three are for a kind that is handed off: over a store that is polled, one with
+/// heartbeats, and one that is watched. Two are for a kind in order of arrival: with heartbeats, and watched. One is
+/// for several keys, with heartbeats.
 fn kinds() -> [Rules; 6] {
     let polls = Rules {
         queue: Queue::Barging,
