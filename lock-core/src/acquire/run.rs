@@ -199,8 +199,8 @@ impl<'a> Acquire<'a> {
         Ok(answer)
     }
 
-    /// Waits, for at most a second, until the store has answered this process's releases of these keys. Otherwise a
-    /// lock that this process is just releasing could make the first request fail.
+    /// Waits, for at most a second, until the store has answered this process's releases of these keys. Otherwise the
+    /// first request could fail because of a lock that this process is just releasing.
     ///
     /// A request that queues in order of arrival does not wait here, because requests of other processes would overtake
     /// it.

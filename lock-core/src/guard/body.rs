@@ -1,5 +1,5 @@
-//! Runs a body under a guard: code that needs the lock. If the lock is lost, the body is dropped. The body is always
-//! dropped before the lock is released.
+//! Runs a body, which is code that needs the lock, under a guard. If the lock is lost, the body is dropped. The body is
+//! always dropped before the lock is released.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -16,7 +16,7 @@ use crate::lease::Lease;
 use crate::options::LeaseOptions;
 use crate::pending::{Certainty, Granted};
 
-/// The pauses before a request that was not answered is repeated.
+/// The pauses between the attempts of a request that gets no answer.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(25), Duration::from_millis(200));
 
 impl LockGuard {

@@ -19,8 +19,8 @@ use crate::options::Release;
 
 /// Holds a lock until it is released, dropped or lost.
 ///
-/// - **Renewal** runs in the background while the guard lives. A lock can still be *lost*: the store cannot be reached
-///   until the lease ends, the key is deleted, or the process is stopped for longer than the lease.
+/// - **Renewal** runs in the background while the guard lives. A lock is still *lost* if the store cannot be reached
+///   until the lease ends, if the key is deleted, or if the process is stopped for longer than the lease.
 ///   [`is_held`](Self::is_held) reports a loss without I/O, and [`lost`](Self::lost) completes on a loss. The protected
 ///   resource should refuse an old [`fencing_token`](Self::fencing_token).
 /// - **Release**: [`release`](Self::release) waits for the store's answer and returns it.
@@ -160,8 +160,7 @@ impl LockGuard {
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) if the lock was lost before; [`Unavailable`](LockErrorKind::Unavailable) if the
-    /// store did not answer. If the store did not answer, the release continues in the background until the lease is
-    /// over.
+    /// store did not answer. In the second case the release continues in the background until the lease is over.
     ///
     /// # Cancel safety
     /// If the future is dropped, the release continues in the background.
@@ -203,7 +202,7 @@ impl LockGuard {
     }
 
     /// Releases the lock, and waits for the answer for at most `patience`. After that the release continues in the
-    /// background. Returns the store's answer, or `None` without an answer. A failed release is logged and counted.
+    /// background. Returns the store's answer, or `None` if no answer arrived. A failed release is logged and counted.
     pub(crate) async fn answered_within(self, patience: Duration) -> Option<Released> {
         let lease = Arc::clone(self.lease());
         // A timeout drops the future of the release, so the release continues in the background.

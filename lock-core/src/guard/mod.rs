@@ -6,7 +6,7 @@
 //! | `handle` | [`LockHandle`]: a held lock for the code that runs under it |
 //! | `under` | methods for the code under a lock: extend, release early, hold longer |
 //! | `extend` | the extension of a lease, for guards and handles |
-//! | `release` | the release by the last guard: to the store, or to the next waiter |
+//! | `release` | the release by the last guard: at the store, or by a hand-off |
 //! | `body` | a body under its lock; a loss of the lock ends the body |
 //! | `scope` | the locks of a task, for nested calls |
 //! | `downgrade` | the change from a write lock to a read lock |

@@ -1,4 +1,4 @@
-//! Releases the grant of the last guard to the store, or hands it off to the next waiter in this process.
+//! Releases the grant of the last guard at the store, or hands it off to the next waiter in this process.
 
 use std::future::Future;
 use std::sync::Arc;

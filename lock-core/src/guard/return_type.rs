@@ -109,8 +109,8 @@ impl<T> Skipped for Option<T> {
 /// Logs a failure that the return type cannot represent.
 fn log_unless_skipped(error: &LockError, function: &'static str) {
     if !error.is_skipped() {
-        // The event has no key, because the manager may redact keys. If it does not, an earlier event of the lock has
-        // shown the key.
+        // The event has no key, because keys may be redacted. If they are not, an earlier event of the lock has shown
+        // the key.
         tracing::error!(function, error = %Unnamed(error), "the locked function did not run to its end");
     }
 }

@@ -32,8 +32,8 @@ impl LockHandle {
     /// first statement instead. At those levels, the transaction fails if the lock was granted or renewed after the
     /// transaction's snapshot. In that case the lock is still held, so run the transaction again.
     ///
-    /// A later release goes to the store. The lock is not handed off inside the process, and does not linger, because
-    /// only the store knows whether the transaction is still open.
+    /// After this call, the lock is not handed off inside the process, and does not linger. It is released at the
+    /// store, because only the store knows whether the transaction is still open.
     ///
     /// After an error the server rolls the transaction back, even if `commit` is called.
     ///

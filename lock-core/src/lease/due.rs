@@ -117,7 +117,7 @@ mod tests {
     fn after_a_suspend_the_deadline_is_due() {
         let deadline = Clock::Suspend.now().plus(Duration::from_secs(10));
         let (mono, boot) = deadline.parts();
-        // The machine was suspended for a minute, one second into a lease of ten seconds.
+        // One second after the start of a lease of ten seconds, the machine was suspended for a minute.
         let now = Moment::from_parts((mono - 9_000_000_000, boot + 51_000_000_000));
         assert!(deadline.is_past(now));
         assert!(Due::exactly(deadline).late <= instant(now));

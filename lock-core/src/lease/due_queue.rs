@@ -52,8 +52,8 @@ pub(super) struct DueQueue<T> {
     looked_at: Vec<Arc<T>>,
 }
 
-/// The shortest queue that is swept. The number is small, because the memory of a released lease is reused only after a
-/// sweep. If memory is freed in small portions, it is still in the processor's cache.
+/// A queue with fewer entries is never swept. The number is small, because the memory of a released lease is reused
+/// only after a sweep. If memory is freed in small portions, it is still in the processor's cache.
 pub(super) const MIN_SWEEP: usize = 8;
 
 impl<T: Scheduled> DueQueue<T> {

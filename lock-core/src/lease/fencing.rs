@@ -1,8 +1,9 @@
 //! Provides the fencing token of a lease. The token either comes from the store, or is the next number of this process.
 //!
 //! A number that the process assigns stays below a time that the store's clock had certainly reached at the last
-//! successful request. The clock of the process cannot be the bound, because it continues after a loss of the lock. If
-//! the store lost its data and granted the key to another process, the token of that process could then be smaller.
+//! successful request. The process does not use its own clock as the limit, because that clock continues after a loss
+//! of the lock. If the store lost its data and granted the key to another process, the token of that process could then
+//! be smaller.
 
 use std::sync::atomic::{self, Ordering};
 

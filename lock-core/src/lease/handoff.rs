@@ -45,7 +45,7 @@ impl Lease {
         Self::start(engine, schedule, LeaseGrant::Shared(handed), options, start, span)
     }
 
-    /// Records that a transaction of the application is about to verify the lease. After this, the grant is released to
+    /// Records that a transaction of the application is about to verify the lease. After this, the grant is released at
     /// the store instead of being handed off. The store refuses the key to others until the transaction has ended. Only
     /// the store knows when this happens.
     ///
@@ -61,7 +61,7 @@ impl Lease {
         atomic::fence(Ordering::SeqCst);
     }
 
-    /// Returns the grant for the next holder, or `None` if the grant must be released to the store. The grant must be
+    /// Returns the grant for the next holder, or `None` if the grant must be released at the store. The grant must be
     /// released if it is lost, if its `min_hold` is not over, if its kind queues in the store, if a transaction may
     /// have verified it, or if the manager closes.
     ///

@@ -75,7 +75,7 @@ pub(crate) struct Lease {
     pub(super) ttl: AtomicU64,
     /// The number of earlier hand-offs of the grant. Each holder has a different number, and so its own fencing token.
     pub(super) handoffs: u64,
-    /// The fencing token. The first token that is made stays.
+    /// The fencing token. If two calls make a token at the same time, the first token stays.
     pub(super) fence: OnceCell<FenceSequence>,
     pub(super) changed: Notify,
     /// When the renewer checks this lease next. Entries of the schedule with a different time are stale.

@@ -162,7 +162,7 @@ impl Renewers {
     /// Returns every lease that has not been released, including the leases of ended runtimes.
     pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
         let mut leases: Vec<_> = self.schedules().iter().flat_map(|schedule| schedule.items()).collect();
-        // A lease may have two entries for the same time, such as the end of its `max_hold`.
+        // A schedule may have two entries of a lease for the same time, for example for the end of its `max_hold`.
         let mut seen = HashSet::new();
         leases.retain(|lease| seen.insert(Arc::as_ptr(lease)));
         leases

@@ -118,7 +118,7 @@ async fn a_loss_is_told_to_those_whom_it_concerns_before_the_log() {
     let told = tokio::spawn(async move { handle.lost().await });
     tokio::task::yield_now().await;
     let lease = Arc::clone(guard.lease());
-    // With only one subscriber, another test that reaches a call site first disables that call site for all.
+    // A second subscriber keeps all call sites enabled. With only one, a test in another thread could disable them.
     let _second = tracing::Dispatch::new(Panics);
     let log = || tracing::subscriber::with_default(Panics, || lease.lose(LossReason::Taken));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(log)).is_err());
@@ -128,7 +128,7 @@ async fn a_loss_is_told_to_those_whom_it_concerns_before_the_log() {
 
 #[tokio::test(start_paused = true)]
 async fn all_locks_of_a_session_are_told_of_its_end_where_the_log_panics_at_that() {
-    // With only one subscriber, another test that reaches a call site first disables that call site for all.
+    // A second subscriber keeps all call sites enabled. With only one, a test in another thread could disable them.
     let _second = tracing::Dispatch::new(Panics);
     let locks = LockManager::in_memory();
     let mut guards = Vec::new();
@@ -142,7 +142,7 @@ async fn all_locks_of_a_session_are_told_of_its_end_where_the_log_panics_at_that
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_released_where_the_log_panics_at_that() {
-    // With only one subscriber, another test that reaches a call site first disables that call site for all.
+    // A second subscriber keeps all call sites enabled. With only one, a test in another thread could disable them.
     let _second = tracing::Dispatch::new(Panics);
     let locks = LockManager::in_memory();
     let ways: [fn(LockGuard); 3] = [

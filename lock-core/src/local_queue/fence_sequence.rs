@@ -8,8 +8,8 @@ use crate::clock::Moment;
 /// The tokens of some stores are at least the store's time in microseconds ([`Fencing::StoreTime`]). With such a store,
 /// a process numbers its own holders: each holder gets the next number. The number stays below a time that the store's
 /// clock has certainly reached while this process had the grant. The token of a later owner is at least the time of its
-/// grant. So it is larger, even if the store has lost the record of this grant. The clock of this process cannot be the
-/// bound, because it continues after the grant is lost.
+/// grant. So it is larger, even if the store has lost the record of this grant. The process does not use its own clock
+/// as the limit, because that clock continues after the grant is lost.
 ///
 /// [`Fencing::StoreTime`]: crate::backend::Fencing::StoreTime
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -347,7 +347,7 @@ impl KeyQueue {
         Some(next)
     }
 
-    /// Records that `owner` has released the key to the store, has lost it, or has left the store's queue. The head
+    /// Records that `owner` has released the key at the store, has lost it, or has left the store's queue. The head
     /// then sends a request. If another owner holds the key through this queue, this does nothing, because the release
     /// of that owner will notify the head.
     pub(super) fn freed(&mut self, owner: Owner, now: Moment) -> Option<Arc<WaiterNode>> {

@@ -105,8 +105,8 @@ impl LocalQueue {
         }
     }
 
-    /// Handles possibly lost notifications of the store: assumes that others wait for every key with a queue, and
-    /// releases all lingering grants.
+    /// Records for every key with a queue that others may wait, and releases all lingering grants. Call this if
+    /// notifications of the store may be lost.
     pub(crate) fn missed(&self) {
         let now = self.clock.now();
         self.contend_all(now);

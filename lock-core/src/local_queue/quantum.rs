@@ -84,7 +84,7 @@ impl Quantum {
 /// the next quanta end without a request: first 1 quantum, then 3, then 7, and then 15 each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Questions {
-    /// The number of quanta without a request that follow the last request.
+    /// How many quanta end without a request after the last request.
     pause: u8,
     /// The number of these quanta that remain.
     left: u8,

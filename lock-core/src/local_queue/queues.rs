@@ -98,7 +98,7 @@ impl LocalQueue {
         self.with(key, |queue| queue.is_busy()).unwrap_or(false)
     }
 
-    /// Records that a request for `key` is about to be sent, whose grant may linger.
+    /// Records that a request for `key` is about to be sent, and that its grant may linger.
     pub(super) fn expect(&self, key: &Key) {
         self.queue(&mut self.shard(key), key).expect();
     }
@@ -142,8 +142,8 @@ impl LocalQueue {
         self.gave_lingering(lingered);
     }
 
-    /// Handles the case that a joining waiter received the lingering grant. The signal is raised, in case the waiter is
-    /// not polled.
+    /// Records whether a joining waiter received the lingering grant. Raises the signal, because the waiter may not be
+    /// polled.
     fn gave_lingering(&self, gave: bool) {
         if gave {
             self.lingering.ended();

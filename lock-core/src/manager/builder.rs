@@ -86,8 +86,8 @@ impl ManagerBuilder {
     }
 
     /// Sets the namespace: a prefix that is written before every key, with a colon between them. Services that share a
-    /// store but not their locks need different namespaces. It may have up to 64 characters of `A-Z a-z 0-9 . _ -`. By
-    /// default there is no namespace, and keys are stored unchanged.
+    /// store but not their locks need different namespaces. The characters `A-Z a-z 0-9 . _ -` are allowed, and up to
+    /// 64 of them. By default there is no namespace, and keys are stored unchanged.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self

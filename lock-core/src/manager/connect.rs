@@ -83,8 +83,8 @@ fn known() -> String {
 }
 
 /// Connects to the store that the environment names. If the variable is not set, connects to `default`; without a
-/// default, returns an error. A variable that is set but empty is always an error: a deployment template without its
-/// value causes this, and a fallback to `memory://` would exclude no other process.
+/// default, returns an error. A variable that is set but empty is always an error. Usually a deployment template lacks
+/// its value, and locks in `memory://` would exclude no other process.
 pub(super) async fn from_env(default: Option<&str>) -> Result<Arc<dyn DynBackend>> {
     let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
     match (std::env::var(VARIABLE), default) {

@@ -10,7 +10,7 @@ use crate::error::LockErrorKind;
 use crate::error::Result;
 use crate::manager::LockManager;
 
-/// The largest number of keys that get a finding each. The other keys are only counted.
+/// The largest number of keys with a finding of their own. The other keys are only counted.
 const NAMED: usize = 10;
 
 impl LockManager {

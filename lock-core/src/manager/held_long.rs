@@ -99,7 +99,7 @@ mod tests {
             (19, 2, "order:42", Some(20), 1, false),
             // This key has no waiters.
             (19, 2, "order:42", Some(900), 0, false),
-            // Too few keys of the same kind are held, or none.
+            // Too few keys of this kind are held, or the key has no kind.
             (18, 2, "order:42", Some(900), 1, false),
             (19, 2, "import:42", Some(900), 1, false),
             (19, 2, "nightly", Some(900), 1, false),

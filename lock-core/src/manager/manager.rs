@@ -181,8 +181,8 @@ impl LockManager {
         LeaderElection::new(Arc::clone(&self.hub), key)
     }
 
-    /// Checks that the manager has the profiles with these names. Without this check, only the first request that uses
-    /// a missing profile would fail. The contents of the profiles are checked when the manager is built. With the
+    /// Checks that the manager has the profiles with these names. Without this check, a missing profile is only noticed
+    /// when the first request uses it. The contents of the profiles are checked when the manager is built. With the
     /// feature `config`, [`validate_attributes`](Self#method.validate_attributes) needs no list, because it finds the
     /// names in `#[distributed_lock(profile = "..")]`.
     /// # Errors

@@ -23,7 +23,7 @@ use crate::owner::Owner;
 use crate::store::Store;
 use crate::sync::{Notify, survives, survives_polls};
 
-/// How certain it is that a claim that is released has a grant at the store.
+/// How certain it is that the store has a grant for a claim that is being released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Certainty {
     /// The store has granted the claim, so one answered release is enough.
@@ -76,7 +76,7 @@ const SHORTEST_REPEAT: Duration = Duration::from_millis(1_500);
 /// The maximum number of releases under way at the same time.
 const AT_ONCE: usize = 256;
 
-/// The pauses before a release that was not answered is repeated.
+/// The pauses between the attempts of a release that gets no answer.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(20), Duration::from_secs(1));
 
 impl std::fmt::Debug for Cleanup {

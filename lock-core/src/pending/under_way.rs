@@ -1,8 +1,8 @@
 //! Tracks the releases that the store has not answered yet.
 //!
 //! The next acquisition of a key by this process waits for the answer before it sends its first request. Otherwise a
-//! lock that this process is just releasing could make a request fail that does not wait. The release may be under way
-//! on another connection, or may be repeated after a failure.
+//! request that does not wait could fail because of a lock that this process is just releasing. The release may be
+//! under way on another connection, or may be repeated after a failure.
 //!
 //! A release delays acquisitions until at most [`PATIENCE`] after its start. By default, the caller of a body waits for
 //! the release equally long.

@@ -25,7 +25,7 @@ fn yes(sent: Moment) -> Renewal {
     Renewal::Renewed { sent, lease: secs(3), waiters: None }
 }
 
-/// A store of which one shard answers no renewal: the shard of the keys that begin with `stuck`.
+/// A store with one shard that answers no renewals. This shard has the keys that begin with `stuck`.
 #[derive(Debug)]
 struct Parted(Memory);
 
