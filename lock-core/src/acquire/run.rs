@@ -225,8 +225,8 @@ impl<'a> Acquire<'a> {
         Ok(())
     }
 
-    /// Records in the local queue whether this waiter awaits an answer of the store. A head that awaits an answer does
-    /// not count as stalled.
+    /// Records in the local queue whether this waiter awaits an answer of the store. For a limited time, a head that
+    /// awaits an answer does not count as stalled.
     fn set_asking(&self, asking: bool) {
         if let Some(waiter) = &self.waiter {
             waiter.set_asking(asking, self.now());

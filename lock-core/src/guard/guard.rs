@@ -19,8 +19,8 @@ use crate::options::Release;
 
 /// Holds a lock until it is released, dropped or lost.
 ///
-/// - **Renewal** runs in the background while the guard lives. A lock is still *lost* if the store cannot be reached
-///   until the lease ends, if the key is deleted, or if the process is stopped for longer than the lease.
+/// - **Renewal** runs in the background while the guard lives. Nevertheless a lock is *lost* if the store cannot be
+///   reached until the lease ends, if the key is deleted, or if the process is stopped for longer than the lease.
 ///   [`is_held`](Self::is_held) reports a loss without I/O, and [`lost`](Self::lost) completes on a loss. The protected
 ///   resource should refuse an old [`fencing_token`](Self::fencing_token).
 /// - **Release**: [`release`](Self::release) waits for the store's answer and returns it.

@@ -1,7 +1,7 @@
 //! Shuts a manager down in good order.
 //!
 //! A shutdown waits for pending requests as well as guards, and refuses a grant that arrives after the shutdown began.
-//! Otherwise a body could start after the shutdown has reported that all locks are released. Or a key could stay locked
+//! Otherwise a body could start after the shutdown has reported that all locks are released, or a key could stay locked
 //! for its ttl after every deployment.
 
 use std::time::Duration;

@@ -224,7 +224,7 @@ impl PendingClaim {
         taken
     }
 
-    /// Replaces the owner, if the store certainly has nothing of the current owner.
+    /// Replaces the owner, if the store certainly has neither a grant nor an entry of the current owner.
     pub(crate) fn unless_sent(&mut self, owner: impl FnOnce() -> Owner) {
         if self.state == Sent::Nothing && self.entry.is_none() && !self.has_grants {
             self.claim.set_owner(owner());
