@@ -9,9 +9,9 @@
 --          5  how long to remember the last fencing token, in ms; "0": the claim needs no fencing token
 --          6 to 8 may be absent if the claim is exclusive, not queued, may overtake a queue, and the key has no `}`:
 --          6  mode: `x`, `s`, `p<of>` or `p<of>x<n>`
---          7  the claim is queued only while fewer claims than this wait; "": it is not queued
---          8  "1": it may overtake a queue whose holder has expired, and is not queued while an owner of its own
---             process that can hand off to it holds the key
+--          7  the claim is queued only if fewer claims than this wait; "": the claim is not queued
+--          8  "1": the claim may overtake a queue whose holder has expired. The claim is not queued while an owner of
+--             its own process holds the key and can hand off to it
 -- Returns  {1, now, waiters[, fence]}                               granted; waiters: nil if they were not counted
 --          now, a number                                            granted, and no claim waits
 --          now, a text                                              granted with this time as the fencing token, and
@@ -23,17 +23,17 @@
 --          own: 1 when the holder can hand off to this claim; kept: 1 when its queue entry was made or kept now
 -- Constants  VALUE_END: see lib.lua
 --
--- Atomic because no other claim may take the key between the read and the write, because an older queue entry is served
--- first, and because the fencing token must belong to this grant. A repeated request of the holder is answered with
--- granted and never shortens the lease. If a key has another type, the script fails and grants nothing: it reads the
--- other keys before the first write, and deletes a grant whose fencing token cannot be stored.
+-- Atomic because no other claim may acquire the key between the read and the write, because an older queue entry is
+-- served first, and because the fencing token must belong to this grant. The answer to a repeated request of the holder
+-- is *granted*, and the request never shortens the lease. If a helper key has another type, the script fails and grants
+-- nothing: it reads the helper keys before the first write, and deletes a grant whose fencing token cannot be stored.
 
 -- Before Redis 7, a script may write after TIME only if it replicates its effects instead of its text. Redis 7 defines
 -- REDIS_VERSION_NUM.
 if not redis.REDIS_VERSION_NUM and redis.replicate_commands then redis.replicate_commands() end
 
--- The time stays a text of 16 digits, because the hot path compares, stores and returns text. Converting the time to a
--- number would cost half as much as a call.
+-- The time stays a text of 16 digits, because the hot path compares, stores and returns text. A conversion to a number
+-- would cost half as much as a call.
 local call = redis.call
 local time = call('TIME')
 local text = time[2]
@@ -45,7 +45,8 @@ if #text > #ARGV[4] or #text == #ARGV[4] and text > ARGV[4] then
   return {-1, text - 0}
 end
 
--- These variables are for take.lua. A claim in the short form may ignore the queue, because a plain SET ignores it too.
+-- These variables are for take.lua. A claim in the short form (without ARGV 6 to 8) may ignore the queue, as a plain
+-- SET does.
 local may_take, waiters, names, held = true, false, nil, nil
 if ARGV[6] then
   -- The same as `names_of` in lib.lua.
@@ -53,7 +54,7 @@ if ARGV[6] then
   if string.find(KEYS[1], '}', 1, true) then
     names = (string.match(KEYS[1], '^[^{]*({[^}]+})') or '') .. names
   end
-  -- The key is probably held if the claim requests a queue entry, or if its plain SET has failed.
+  -- Reads the holder if the key is probably held: the claim requests a queue entry, or its plain SET has failed.
   local enqueues, barges = ARGV[7] ~= '', ARGV[8] == '1'
   if enqueues or barges and ARGV[5] == '0' then
     held = redis.pcall('GETRANGE', KEYS[1], '0', VALUE_END)

@@ -1,5 +1,5 @@
 
--- Grants an exclusive lock on several keys: all or none. Includes keys that this owner already holds.
+-- Grants an exclusive lock on several keys: all or none. Some of the keys may already be this owner's.
 --
 -- KEYS     the locks
 -- ARGV     1  owner token, 48 characters
@@ -13,7 +13,7 @@
 --          {-2, now, mode, number of the key}        a key is in use in an incompatible mode
 --          with now = server time in us.
 --
--- Atomic because no other claim may take one of the keys between the read and the write, and because the owner must
+-- Atomic because no other claim may acquire one of the keys between the read and the write, and because the owner must
 -- never hold only some of the keys. Waiters for a single key are served first.
 local now = server_time()
 if now > tonumber(ARGV[4]) then
@@ -42,7 +42,7 @@ for i, key in ipairs(KEYS) do
   end
   locks[i] = lock
 end
--- Checks every key before this claim gets the first one. Serving a queue also writes, but only for its waiters.
+-- Checks every key before this claim acquires the first key. Serving a queue also writes, but only for its waiters.
 for i, lock in ipairs(locks) do
   if not lock:granted(token, value, 'x') then
     local won, blocked, more = false, false, false
@@ -67,8 +67,8 @@ for _, lock in ipairs(locks) do
   if again then
     lock:extend(again, lease)
   else
-    -- Only if there may be an entry: a write that changes nothing would prevent the server from refusing later writes
-    -- for lack of memory.
+    -- Removes an entry only if there may be one: after a script's first write, the server no longer refuses writes for
+    -- lack of memory. A needless write would switch off that check.
     if lock:queued() or lock:waiters() > 0 then
       lock:leave(token)
     end

@@ -1,7 +1,7 @@
 
--- The third part of acquire.lua: an exclusive or shared claim on a key with an exclusive holder. No waiter can be
--- served before that holder ends, so the last part is not needed. This part repeats `join`, `stay`, `contend` and
--- `held` of lib.lua, because defining the library would double the cost.
+-- The third part of acquire.lua, for an exclusive or shared claim on a key with an exclusive holder. While that holder
+-- has the key, no waiter can be served, so the last part of the script is not needed. This part repeats `join`, `stay`,
+-- `contend` and `held` of lib.lua, because defining the library would double the cost.
 --
 -- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, HANDOFF_LEN, VALUE_END, MARK, MARK_AT, WAITER_LEASE, QUEUE_TTL,
 --            SPAN_LEN: see lib.lua
@@ -12,15 +12,14 @@ names = names or '{' .. KEYS[1] .. '}:'
 local now = text - 0
 if #ARGV[6] == 1 then
   held = held or redis.pcall('GETRANGE', KEYS[1], '0', VALUE_END)
-  -- A missing key and an empty string read the same. The last part of the script distinguishes them.
+  -- GETRANGE returns '' for a missing key and for an empty string. The last part of the script distinguishes the two.
   if type(held) == 'string' and held ~= '' and string.find(held, ARGV[1], 1, true) ~= 1 then
     local token, enqueues, barges = ARGV[1], ARGV[7] ~= '', ARGV[8] == '1'
     local queue, waiting = names .. 'q', names .. 'w'
     local own = string.sub(held, 1, HANDOFF_LEN) == string.sub(token, 1, HANDOFF_LEN)
     local others, place, kept, dead, fresh = call('HLEN', waiting), nil, 0, false, false
-    -- The count of waiters must not include dead waiters if it decides against an entry, or if the claim is not queued.
-    -- If the first waiter is dead, the last part of the script runs instead. The last part drops the dead waiters
-    -- first.
+    -- The count of waiters must not include dead waiters if the queue seems full, or if the claim is not queued. If the
+    -- first waiter is dead, the last part of the script runs instead: it drops the dead waiters first.
     if others > 0 and (not enqueues or others >= tonumber(ARGV[7])) then
       local head = call('ZRANGE', queue, '0', '0')[1]
       local till = head and string.match(call('HGET', waiting, head) or '', '^%d+')
@@ -54,8 +53,8 @@ if #ARGV[6] == 1 then
         local at = string.find(record, ' granted=', 1, true)
         record = at and string.sub(record, 1, at - 1) or record
         call('HSET', waiting, token, till .. ' ' .. ARGV[3] .. ' ' .. ARGV[6] .. ' ' .. record)
-        -- Both keys expire together. Every heartbeat extends the keys. If every waiter is served before its first
-        -- heartbeat, there is no heartbeat. So the first claim of every 10 s also extends them here.
+        -- Both keys expire together. Every heartbeat extends their expiry. If every waiter is served before its first
+        -- heartbeat, no heartbeat is sent. So the first claim of every 10 s also extends the expiry here.
         if others == 0 or not fresh then
           call('PEXPIRE', queue, QUEUE_TTL)
           call('PEXPIRE', waiting, QUEUE_TTL)

@@ -1,5 +1,6 @@
 
--- The last part of acquire.lua: the lock is held, other claims wait for it, or the mode is not exclusive.
+-- The last part of acquire.lua, for a lock that is held or that other claims wait for, and for other modes than
+-- exclusive.
 --
 -- Constants  HANDOFF_LEN: see lib.lua
 local token, value, lease, mode = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[6]
@@ -22,7 +23,8 @@ local won, blocked, more = again ~= nil, false, false
 if again then
   lock:extend(again, lease)
 else
-  -- While an exclusive holder has the key, no waiter can be served. Otherwise the queue is served before a new claim.
+  -- While an exclusive holder has the key, no waiter can be served. In any other case the queue is served before a new
+  -- claim.
   if lock.mode ~= 'x' and lock:queued() then
     won, blocked, more = lock:serve(token, lease)
   end
@@ -31,8 +33,8 @@ else
     return {-2, now, lock.mode}
   end
   if not won and not blocked and lock:fits(mode) then
-    -- Only if there may be an entry: a write that changes nothing would prevent the server from refusing later writes
-    -- for lack of memory.
+    -- Removes an entry only if there may be one: after a script's first write, the server no longer refuses writes for
+    -- lack of memory. A needless write would switch off that check.
     if lock:queued() or lock:waiters() > 0 then
       lock:leave(token)
     end
@@ -59,7 +61,7 @@ if ARGV[7] ~= '' then
   else
     local own = lock.mode == 'x' and string.sub(lock.value, 1, HANDOFF_LEN) == string.sub(token, 1, HANDOFF_LEN)
     local others = lock:waiters()
-    -- Dead waiters must not fill the queue: they are dropped before the claim is refused.
+    -- Dead waiters must not fill the queue, so they are dropped before the claim is refused.
     if others >= tonumber(ARGV[7]) then
       others = lock:living()
     end

@@ -1,8 +1,8 @@
 -- The text before every script on a Cluster, except renew.lua. On a Cluster, a script must name every key that it
--- accesses. A message is sent to all nodes if it is not sharded.
+-- accesses. PUBLISH would send a message to all nodes; SPUBLISH sends it only to the node of the slot.
 --
 -- KEYS     for each lock: the lock, then its helper keys `q`, `w`, `f` and `l`; last the prefix of the channels of the
---          slot, which hashes to the slot too and is never a key
+--          slot, which also hashes to the slot and is never a key
 -- Leaves   only the locks in KEYS, and turns PUBLISH into SPUBLISH to the channel of the slot
 -- Constants  CHANNEL: see lib.lua
 local KEYS, redis = (function(named, real)

@@ -9,7 +9,7 @@
 --          {0, now}            the lock is not this owner's
 --          with now = server time in us.
 --
--- Atomic because no other claim may acquire the key exclusively in between.
+-- Atomic because no other claim may acquire the key between the end of the exclusive lock and the shared grant.
 local now = server_time()
 local value, lease = ARGV[2], tonumber(ARGV[3])
 local lock = open(KEYS[1], now)
@@ -27,7 +27,7 @@ if lock.mode == 'x' then
   lock:put(value, 's', lease)
   lock:serve()
 else
-  -- This is a repeated request, because the first answer was lost.
+  -- The lock is already shared: the first answer was lost, and this is a repeated request.
   lock:extend(mine, lease)
 end
 return {1, now, lock:waiters()}

@@ -5,17 +5,17 @@
 -- ARGV     1  owner token, 48 characters
 --          2  how long to remember the last fencing token, in ms
 --          3  the holder of the token: the owner token, with `:<number>` for a later holder of the grant by hand-off
---          4  the new token is larger than this: the last one that the process made, or one less than the token on
---             other nodes of a Cluster; "0": none
---          5  the stored value, if the grant is not exclusive or may no longer be; otherwise absent
+--          4  a lower limit, "0" for none: the new token is larger. The limit is the last token that the process made,
+--             or one less than the token on other nodes of a Cluster
+--          5  the stored value, if the grant is shared or may have been downgraded; otherwise absent
 -- Returns  {1, now, fence}   the lock is this owner's; fence: larger than the last token of each key
 --          {0, now}          no owner has the lock
---          {-1, now}         another owner has it
+--          {-1, now}         another owner has the lock
 --          with now = server time in us.
 --
 -- Atomic because the token must be made while this owner certainly holds the lock, and because two requests must never
--- read the same last token. A token is at least the server's time. So the tokens keep growing even if the last one is
--- gone, after FLUSHALL, a failover or a restart without data.
+-- read the same last token. A token is at least the server's time. So the tokens grow even if the last token was lost
+-- by FLUSHALL, a failover or a restart without data.
 local now = server_time()
 local own = tonumber(ARGV[4])
 local fence, same, raised = math.max(now, own + 1), nil, true
@@ -43,8 +43,8 @@ for i, key in ipairs(KEYS) do
   fence = math.max(fence, last + 1)
 end
 if raised then
-  -- Each key already has a token of this holder, at most `own`. The answer is the smallest token above `own`, so that
-  -- the keys of the grant on other nodes get the same token.
+  -- Each key already has a token of this holder that is not above `own`. The answer is the smallest token above `own`,
+  -- so that the keys of the grant on other nodes get the same token.
   fence = own + 1
 end
 fence = same or fence

@@ -1,4 +1,4 @@
--- Releases one grant of any holder when an operator requests it, and serves the next waiter.
+-- Releases one grant of any holder at the request of an operator, and serves the next waiter.
 --
 -- KEYS     1  the lock
 -- ARGV     1  the id of the grant, as list.lua reports it
@@ -6,7 +6,7 @@
 -- Constants  HELD_CHANNEL, PROCESS_LEN, TOKEN_LEN: see lib.lua
 --
 -- Atomic because a holder that acquired the key meanwhile must not lose it, and because the next waiter must get the
--- key before another client can see it free.
+-- key before another client can see the key free.
 local text, id = peek(KEYS[1])
 if text and id ~= ARGV[1] then
   return 0
@@ -38,8 +38,8 @@ if not value then
 end
 lock:remove(value)
 lock:serve()
--- If the message is lost, the holder learns of the loss at its next renewal. The preamble of a Cluster does not replace
--- `redis.call`. So PUBLISH reaches all nodes, because a holder may be subscribed on any of them.
+-- If the message is lost, the holder's next renewal finds the loss. cluster.lua replaces only `redis.pcall`. So
+-- `redis.call` publishes to all nodes of a Cluster, because a holder may be subscribed on any node.
 local token = string.match(value, '^(%x+)')
 if token and #token == TOKEN_LEN then
   pcall(redis.call, 'PUBLISH', HELD_CHANNEL .. string.sub(token, 1, PROCESS_LEN), 'forced ' .. token)

@@ -1,6 +1,6 @@
 
--- Records the heartbeat of a waiter. Serves the queue if the lock is free. So a heartbeat also detects changes without
--- a message: an expired lease, a key that a client of another language deleted, or a lost message.
+-- Records the heartbeat of a waiter, and serves the queue if the lock is free. So a heartbeat also finds changes
+-- without a message: an expired lease, a key that a client of another language deleted, or a lost message.
 --
 -- KEYS     1  the lock
 -- ARGV     1  owner token, 48 characters
@@ -14,8 +14,8 @@
 --
 -- Atomic because the lock must not be granted to another waiter between the check of the entry and the new deadline.
 -- The deadline is written before the queue is served: otherwise a waiter that was paused would be dropped by its own
--- heartbeat. Dead neighbours in the queue are dropped. The value of an exclusive holder is marked, so that its release
--- serves the queue.
+-- heartbeat. The script also drops dead neighbours in the queue, and marks the value of an exclusive holder, so that
+-- its release serves the queue.
 local now = server_time()
 local token, value, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local lock = open(KEYS[1], now)

@@ -1,21 +1,21 @@
 
 -- Releases a lock but keeps the key taken for a while. For example, a job that ends early must not run again on another
--- machine. If the owner only waits, removes its queue entry.
+-- machine. If the owner only waits, the script removes its queue entry.
 --
 -- KEYS     the lock, or all locks of one grant
 -- ARGV     1  owner token, 48 characters
 --          2  how long to keep the key, in ms
 --          3  mode: `x`, `s`, `p<of>` or `p<of>x<n>`
---          4  the stored value, if the grant is not exclusive or may no longer be; otherwise ""
+--          4  the stored value, if the grant is shared or may have been downgraded; otherwise ""
 --          5  the last fencing token of this grant that its process made itself; "0": none
 --          6  how long to remember that token, in ms
--- Returns  1 kept, 0 no owner holds it, -1 another owner holds it; for several locks the least of these
+-- Returns  1 kept, 0 no owner holds the lock, -1 another owner holds it; for several locks the smallest of these
 -- Constants  TOKEN_LEN: see lib.lua
 --
--- Atomic because the lock may expire and be acquired by another owner between the read and the write. The token moves
--- from the beginning of the value to its end. So a delayed renewal does not find its owner and cannot extend the lease,
--- and a repeated call of this script recognizes the kept key. The owner record stays readable. The mark stays too, but
--- no release reads it any more.
+-- Atomic because the lock may expire and be acquired by another owner between the read and the write. The script moves
+-- the token from the beginning of the value to its end. So a delayed renewal does not find its owner and cannot extend
+-- the lease, and a repeated call of this script recognizes the kept key. The owner record stays readable. The mark
+-- stays too, but no release reads the mark any more.
 local now = server_time()
 local token, keep, own = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
 local value = ARGV[4] ~= '' and ARGV[4] or nil
@@ -40,7 +40,7 @@ local function keep_one(key)
         redis.call('PEXPIRE', key, keep)
       end
     else
-      -- ZREM comes first: a server without free memory allows it, and then refuses no later write of the script.
+      -- ZREM comes first: a server without free memory allows ZREM, and then also the later writes of the script.
       local permits = lock:take_out(mine)
       lock:put(kept, permits > 1 and lock.mode .. 'x' .. permits or lock.mode, keep)
       lock:shrink()
@@ -55,7 +55,7 @@ local function keep_one(key)
     lock:serve()
     return taken and -1 or 0
   end
-  -- This is a repeated call, because the first answer was lost.
+  -- The key is already kept: the first answer was lost, and this is a repeated call.
   if lock:kept(token, value) then
     return 1
   end

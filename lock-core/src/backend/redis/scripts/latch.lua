@@ -6,8 +6,8 @@
 --          2  lease in ms; for `look` "0"
 --          3  owner token; for `wait` the 32 characters of the process to notify; for `look` ""
 --          4  the count, for `set`
--- Returns  {1, now, left, by us}   set: the count that is left, and whether ARGV 3 set the latch
---          {0, now}                not set
+-- Returns  {1, now, left, by us}   the latch is set: the remaining count, and whether ARGV 3 set the latch
+--          {0, now}                the latch is not set
 --          {-2, now, mode}         the key is in use as a lock
 --          with now = server time in us.
 --

@@ -1,8 +1,8 @@
 -- The library of the scripts: holders, waiters and the order of service. Its text is placed before the part of a script
--- that needs it. The parts for a free lock come earlier, so they run without defining these functions.
+-- that needs the library. The parts for a free lock come earlier, so they run without defining these functions.
 --
--- The library derives the names of the helper keys from the key of the lock. Deriving the names is cheaper than sending
--- them. On a Cluster, the client also sends the names. If the key has a hash tag, the names begin with that tag, so
+-- The library derives the names of the helper keys from the key of the lock, because this is cheaper than sending the
+-- names. On a Cluster, the client also sends the names. If the key has a hash tag, the names begin with that tag, so
 -- that all keys are in one slot: `{tag}{..{tag}..}:q`.
 --
 -- `{key}:q`  sorted set: owner token of a waiter -> ticket, the order of arrival
@@ -10,10 +10,10 @@
 --            deadline has passed
 -- `{key}:f`  string: `<last fencing token> <its holder>`
 -- The byte after the token of an exclusive holder is a space. If a claim is queued, the byte becomes the mark. A
--- release reads the queue only if it finds the mark. If all waiters have left, the mark costs one needless read.
--- Modes are written `x` (exclusive), `s` (shared), `p<of>` (one permit of that number). A claim may request several
--- permits at once, `p<of>x<n>`. The holders then have the mode `p<of>`. Such a grant has n members: its value, and
--- `<value> +2` to `<value> +<n>`. Each member is one permit. The members are added, removed and expire together.
+-- release reads the queue only if the mark is set. If all waiters have gone, the mark costs one needless read.
+-- The modes are `x` (exclusive), `s` (shared) and `p<of>` (one of `of` permits). A claim for n permits at once has the
+-- mode `p<of>x<n>`, and its holder the mode `p<of>`. Such a grant has n members: its value, and `<value> +2` to
+-- `<value> +<n>`. Each member is one permit. The members are added and removed together, and they expire together.
 --
 -- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, HANDOFF_LEN, VALUE_LEN, VALUE_END, MARK, MARK_AT, WAITER_LEASE,
 --            QUEUE_TTL: the names are replaced by values before a script is loaded, see constants.rs; lengths are in
@@ -27,7 +27,7 @@ local function server_time()
   return time[1] * 1000000 + time[2]
 end
 
--- Returns the prefix of the names of a lock's helper keys.
+-- Returns the prefix of the helper keys of a lock.
 local function names_of(key)
   local names = '{' .. key .. '}:'
   if string.find(key, '}', 1, true) then
@@ -36,13 +36,13 @@ local function names_of(key)
   return names
 end
 
--- Publishes a message to the process of an owner. A message is only a hint. If a server or an access rule refuses the
--- message, the script must not fail, so the function uses `pcall`.
+-- Publishes a message to the process of an owner. A message is only a hint. The function uses `pcall`, because the
+-- script must not fail if the server or an access rule refuses the message.
 local function tell(owner, message)
   redis.pcall('PUBLISH', CHANNEL .. string.sub(owner, 1, PROCESS_LEN), message)
 end
 
--- Returns the last fencing token of a key and its holder, or an error as the third value.
+-- Returns the last fencing token of a key and the holder of that token, or an error as the third value.
 local function last_fence(key)
   local last = redis.call('GET', names_of(key) .. 'f')
   if not last then
@@ -55,14 +55,13 @@ local function last_fence(key)
   return tonumber(number), of
 end
 
--- Stores the last fencing token of a key. Uses `%.0f`, because Lua's own conversion keeps 14 digits and these numbers
--- have 16.
+-- Stores the last fencing token of a key. Uses `%.0f`, because Lua's own conversion keeps only 14 of the 16 digits.
 local function store_fence(key, number, of, ttl)
   redis.call('SET', names_of(key) .. 'f', string.format('%.0f', number) .. ' ' .. of, 'PX', ttl)
 end
 
--- Raises the last fencing token to `number`, which the holder's process made, and remembers it for `ttl` ms from now.
--- Errors are ignored: the tokens grow without this record if the server's clock is not set back.
+-- Raises the last fencing token to `number`, which the holder's process made. The token is remembered for `ttl` ms from
+-- now. Errors are ignored, because this record is needed only if the server's clock is set back.
 local function raise_fence(key, number, ttl)
   local ok, last, _, bad = pcall(last_fence, key)
   if not ok or bad then
@@ -76,7 +75,7 @@ local function raise_fence(key, number, ttl)
 end
 
 -- Returns whether a command failed because the key has data of another type. Any other failure, such as a missing
--- right, does not depend on the key, and must not count as an answer.
+-- right, says nothing about the key.
 local function is_other_type(failed)
   return string.find(failed.err, 'WRONGTYPE', 1, true)
 end
@@ -95,8 +94,8 @@ local function strange(key, bad)
   return bad
 end
 
--- Returns a stored value in the form that its owner wrote, without the mark: the public id of a grant must not change
--- when a claim begins to wait.
+-- Returns a stored value without the mark, as its owner wrote the value. The public id of a grant is derived from this
+-- form, because the id must not change when a claim begins to wait.
 local function unmarked(value)
   local _, at = string.find(value, '^[0-9a-f]+' .. MARK)
   if at == TOKEN_LEN + 1 then
@@ -106,14 +105,14 @@ local function unmarked(value)
 end
 
 -- Returns the string at a key without the mark, and the public id of its grant. The id is the SHA-1 of that string
--- without ` granted=..`, because a downgrade drops that part. If the string is too long for a lock, reads only its
--- beginning, and the id is the SHA-1 of the length and that beginning. If the key has no string, returns nil, and
--- whether the key has other data.
+-- without ` granted=..`, because a downgrade drops that part. If the string is too long for a lock, the function reads
+-- only its beginning, and the id is the SHA-1 of the length and that beginning. If the key has no string, the function
+-- returns nil, and whether the key has other data.
 local function peek(key)
   local length = redis.pcall('STRLEN', key)
   if type(length) ~= 'number' then
     if not is_other_type(length) then
-      -- Raises the error again: a key that the user may not read must not count as a free lock.
+      -- Raises the error again, because a key that the user may not read must not count as a free lock.
       redis.call('STRLEN', key)
     end
     return nil, true
@@ -130,8 +129,9 @@ local function peek(key)
   return value, redis.sha1hex((string.gsub(value, ' granted=%d+', '')))
 end
 
--- Runs a command on a queue. If the key of the queue has other data, returns nil as for an empty queue: such data must
--- not prevent the release or the listing of a lock. A claim that queues gets the error from `join`.
+-- Runs a command on a queue. If the key of the queue has data of another type, returns nil as for an empty queue,
+-- because such data must not prevent the release or the listing of a lock. A claim that queues gets the error from
+-- `join`.
 local function on_queue(...)
   local answer = redis.pcall(...)
   if type(answer) == 'table' and answer.err then
@@ -143,7 +143,7 @@ local function on_queue(...)
   return answer
 end
 
--- The number of waiters that one pass over a queue examines, so that a script never occupies the server for long.
+-- The maximum number of waiters that one pass over a queue examines, so that a script never blocks the server for long.
 local LIMIT = 100
 
 -- The operations on one lock. The operations are defined once for all locks of a script, because defining them costs as
@@ -159,12 +159,12 @@ local function open(key, now)
   return setmetatable(lock, Lock)
 end
 
--- Reads the holders. Drops shared holders with an expired lease, which may remain because other holders keep the key
--- alive. Returns an error if the key has other data.
+-- Reads the holders. Drops shared holders with an expired lease: they remain in the set while other holders keep the
+-- key alive. Returns an error if the key has other data.
 function Lock.look(lock)
   local held = redis.pcall('GETRANGE', lock.key, '0', VALUE_END)
   if type(held) ~= 'table' then
-    -- A missing key and an empty string read the same. An empty string at the key is a lock of another program.
+    -- GETRANGE returns '' for a missing key and for an empty string. An empty string is a lock of another program.
     if held ~= '' or redis.call('EXISTS', lock.key) == 1 then
       lock.mode, lock.value = 'x', held
     end
@@ -191,8 +191,8 @@ function Lock.look(lock)
     end
     lock.mode = 'p' .. of
   end
-  -- Writes only if a holder has expired. A needless first write would hide a lack of memory: after a script's first
-  -- write, the server refuses none of its later writes.
+  -- Writes only if a holder has expired. After a script's first write, the server no longer refuses writes for lack of
+  -- memory. So a needless first write would switch off that check.
   if tonumber(redis.call('ZRANGE', lock.key, '0', '0', 'WITHSCORES')[2]) <= lock.ms then
     redis.call('ZREMRANGEBYSCORE', lock.key, '-inf', lock.ms)
   end
@@ -201,8 +201,8 @@ function Lock.look(lock)
   return nil
 end
 
--- Does the same as `look`, for a script that releases. Returns whether the key has data of another program, and any
--- other error. The script must return such an error, so that the caller retries.
+-- Does the same as `look`, for a script that releases. Returns whether the key has data of another program. Returns any
+-- other error as the second value; the script must return that error, so that the caller retries.
 function Lock.foreign(lock)
   local bad = lock:look()
   if bad and not is_other_type(bad) then
@@ -211,7 +211,7 @@ function Lock.foreign(lock)
   return bad ~= nil, nil
 end
 
--- Deletes the key when its last shared holder is gone. The entry that marks the mode must not keep the key alive.
+-- Deletes the key when its last shared holder is gone. The member for the mode must not keep the key alive.
 function Lock.ended(lock)
   if lock.count == 0 then
     redis.call('DEL', lock.key)
@@ -220,8 +220,8 @@ function Lock.ended(lock)
 end
 
 -- Returns the stored value of this owner if it is a holder. `value` is the whole value, which is needed to find the
--- owner among several holders. An exclusive owner also passes `value` after it has requested a downgrade, because the
--- answer may have been lost.
+-- owner among several holders. After an exclusive owner has requested a downgrade, it also passes `value`: it may be a
+-- shared holder now, even if the answer was lost.
 function Lock.mine(lock, token, value)
   if not lock.mode or lock.mode == 'latch' then
     return nil
@@ -238,8 +238,8 @@ local function parts(mode)
   return base or mode, tonumber(permits or 1)
 end
 
--- Calls `each` with the second and every further member of a grant, until `each` returns false because the member does
--- not exist. Returns the number of members, including the first one.
+-- Calls `each` with the second and every further member of a grant. Stops when `each` returns false, because that
+-- member does not exist. Returns the number of members, including the first one.
 function Lock.members(lock, member, each)
   local count = 1
   while #lock.mode > 1 and each(member .. ' +' .. (count + 1)) do
@@ -260,8 +260,8 @@ function Lock.kept(lock, token, value)
   return redis.call('ZSCORE', lock.key, string.rep('0', #token) .. string.sub(value, #token + 1) .. mark) and true
 end
 
--- Returns the stored value of this owner if its grant satisfies a claim of this mode. A shared grant does not satisfy
--- an exclusive claim.
+-- Returns the stored value of this owner if its grant is enough for a claim of this mode. A shared grant is not enough
+-- for an exclusive claim.
 function Lock.granted(lock, token, value, mode)
   if mode == 'x' and lock.mode ~= 'x' then
     return nil
@@ -269,8 +269,8 @@ function Lock.granted(lock, token, value, mode)
   return lock:mine(token, value)
 end
 
--- Extends the lease of this owner, and never shortens it. Always writes, even if nothing changes: WAIT covers only the
--- last write of its own connection, and the grant may have been made over another connection.
+-- Extends the lease of this owner, and never shortens it. Always writes, even if nothing changes: the command WAIT
+-- confirms only writes of its own connection, and the grant may have been made over another connection.
 function Lock.extend(lock, member, lease)
   local left = redis.call('PTTL', lock.key)
   if lock.mode == 'x' then
@@ -311,7 +311,7 @@ function Lock.take_out(lock, member)
 end
 
 -- Sets the key to expire 2 ms after the longest lease of its holders, because their scores were rounded up. The key
--- must not expire earlier: clients of other languages are kept out only by its existence.
+-- must not expire earlier, because only its existence keeps clients of other languages out.
 function Lock.shrink(lock)
   if lock.mode and lock.mode ~= 'x' then
     local longest = tonumber(redis.call('ZRANGE', lock.key, '-2', '-2', 'WITHSCORES')[2])
@@ -351,7 +351,7 @@ function Lock.put(lock, value, mode, lease)
   end
   local till = lock.ms + 1 + lease
   redis.call('ZADD', lock.key, till, value)
-  -- Never refused for lack of memory: after a script's first write, the server allows all its writes.
+  -- The server never refuses these writes for lack of memory, because the script has already written.
   for number = 2, permits do
     redis.call('ZADD', lock.key, till, value .. ' +' .. number)
   end
@@ -370,8 +370,8 @@ function Lock.waiters(lock)
   return on_queue('HLEN', lock.waiting) or 0
 end
 
--- Drops the waiters between the positions `first` and `last` whose deadline has passed, and returns their number. If
--- the lock is free, `serve` drops dead waiters anyway. If the lock is held, they would be counted as waiters.
+-- Drops the waiters between the positions `first` and `last` whose deadline has passed, and returns their number. For a
+-- free lock this is not needed, because `serve` drops dead waiters. For a held lock, dead waiters would be counted.
 function Lock.sweep(lock, first, last)
   local tokens = redis.call('ZRANGE', lock.queue, first, last)
   if #tokens == 0 then
@@ -406,9 +406,9 @@ function Lock.living(lock)
   return others
 end
 
--- Drops the dead neighbours of a waiter that has just sent a heartbeat. As long as one waiter lives, its heartbeats
--- drop all dead waiters in time, starting with the nearest. If no waiter lives, the first waiter is dead, and `living`
--- drops them all.
+-- Drops the dead neighbours of a waiter that has just sent a heartbeat. If at least one waiter lives, its heartbeats
+-- drop all dead waiters, starting with the nearest. If no waiter lives, the first waiter is dead, and `living` drops
+-- all of them.
 function Lock.tidy(lock, token)
   local place = redis.call('ZRANK', lock.queue, token)
   if place and lock:sweep(math.max(place - 1, 0), place + 1) > 0 then
@@ -428,18 +428,19 @@ function Lock.leave(lock, token)
   return queued + (on_queue('HDEL', lock.waiting, token) or 0) > 0
 end
 
--- Writes the record of a waiter with its new deadline.
+-- Writes the entry of a waiter in `w`, with a new deadline.
 function Lock.note(lock, token, value, mode, ttl)
   local till = string.format('%.0f', lock.ms + 1 + math.min(ttl, WAITER_LEASE))
   local record = string.sub(value, TOKEN_LEN + 2)
-  -- The value may contain a time of the grant, because the claim might have been granted at once. A waiter has no such
-  -- time.
+  -- The value may contain a time of the grant, for the case that the claim is granted at once. The entry of a waiter
+  -- must not contain this time.
   local at = string.find(record, ' granted=', 1, true)
   record = at and string.sub(record, 1, at - 1) or record
   redis.call('HSET', lock.waiting, token, till .. ' ' .. ttl .. ' ' .. mode .. ' ' .. record)
 end
 
--- Extends both keys of the queue equally: if one of them expired, the other would name waiters that are not queued.
+-- Extends both keys of the queue by the same time. If only one key expired, the other key would contain waiters that
+-- are not queued.
 function Lock.prolong(lock)
   redis.call('PEXPIRE', lock.queue, QUEUE_TTL)
   redis.call('PEXPIRE', lock.waiting, QUEUE_TTL)
@@ -451,7 +452,7 @@ function Lock.stay(lock, token, value, mode, ttl)
   lock:prolong()
 end
 
--- Queues a claim after all others, even if the clock was set back. `others` is the number of waiters. If a key of the
+-- Queues a claim behind all others, even if the clock was set back. `others` is the number of waiters. If a key of the
 -- queue has another type, the read or the first write fails, so that no incomplete entry remains.
 function Lock.join(lock, token, value, mode, ttl, others)
   local last = redis.call('ZREVRANGE', lock.queue, '0', '0', 'WITHSCORES')[2]
@@ -462,10 +463,10 @@ function Lock.join(lock, token, value, mode, ttl, others)
   lock:contend(others == 0)
 end
 
--- Notifies an exclusive holder of this library that a claim is queued. Because of the mark, its release serves the
--- queue. Because of the message, its process ends the local hand-offs. `first` means that the claim is the only one.
--- Then the message is sent even if the mark is set, because the process may have forgotten earlier waiters. A value of
--- another library is not changed.
+-- Notifies an exclusive holder of this library that a claim is queued, by the mark and by a message. Because of the
+-- mark, the release serves the queue. Because of the message, the holder's process ends the local hand-offs. `first`
+-- means that no other claim is queued. Then the message is sent even if the mark is set, because the process may have
+-- forgotten earlier waiters. A value of another library is not changed.
 function Lock.contend(lock, first)
   if lock.mode ~= 'x' then
     return
@@ -486,9 +487,10 @@ function Lock.contend(lock, first)
   end
 end
 
--- Serves the waiters at the head of the queue that fit along with the holders, and drops dead ones among them. Returns
--- three values: whether `me` was served; whether a waiter remains that precedes any new claim; and whether the function
--- stopped at LIMIT before the end. `me` is served for `lease`, and without a message, because it gets the answer.
+-- Serves the waiters at the head of the queue that fit along with the holders, and drops dead waiters among them.
+-- Returns three values: whether `me` was served; whether a waiter remains that precedes any new claim; and whether the
+-- function stopped at LIMIT before the end. `me` gets the lease `lease`. It gets the answer of the script instead of a
+-- message.
 function Lock.serve(lock, me, lease)
   local won, done = false, 0
   while done < LIMIT do
@@ -513,16 +515,16 @@ function Lock.serve(lock, me, lease)
       -- If others wait, an exclusive holder starts with the mark.
       local value = head .. (mode == 'x' and others > 0 and MARK or ' ') .. record
       if mode == 'x' then
-        -- For operators. A holder in another mode has no time, because it is found by its whole value, which must not
-        -- change.
+        -- The time is for operators. Only exclusive holders have a time: the scripts find any other holder by its whole
+        -- value, which must not change.
         value = value .. ' granted=' .. string.format('%.0f', lock.ms)
       end
       if head == me then
         lock:put(value, mode, lease)
         won = true
       else
-        -- The lease is short: if the waiter has died meanwhile, it blocks the key for no longer than that. If the
-        -- waiter renews, its renewal extends the lease to the full ttl.
+        -- The lease is short, so that a waiter that has died meanwhile does not block the key for long. The first
+        -- renewal extends the lease to the full ttl.
         lock:put(value, mode, math.min(tonumber(ttl), WAITER_LEASE))
         tell(head, 'granted ' .. head .. ' ' .. others)
       end
@@ -531,7 +533,7 @@ function Lock.serve(lock, me, lease)
   return won, true, true
 end
 
--- Returns the answer for a claim that must wait: `{0, now, pttl, holder, other waiters, position or -1, own}`.
+-- Returns the answer to a claim that must wait: `{0, now, pttl, holder, other waiters, position or -1, own}`.
 function Lock.held(lock, token, mode, more)
   local left, holder, own = 0, '', 0
   if lock.mode == 'x' then
@@ -540,8 +542,8 @@ function Lock.held(lock, token, mode, more)
   elseif lock.mode == 'latch' then
     left = redis.call('PTTL', lock.key)
   elseif lock.mode then
-    -- A claim for a permit can be granted when the first permit expires. An exclusive claim, or a reader queued after
-    -- one, waits for the end of the last reader's lease.
+    -- A claim for a permit can be granted when the first permit expires. An exclusive claim waits for the end of the
+    -- last reader's lease, and so does a reader that is queued behind an exclusive claim.
     local at = #lock.mode > 1 and 0 or -2
     local member = redis.call('ZRANGE', lock.key, at, at, 'WITHSCORES')
     left, holder = math.max(tonumber(member[2]) - lock.ms - 1, 0), member[1]

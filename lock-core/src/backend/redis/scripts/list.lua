@@ -5,20 +5,23 @@
 -- ARGV     1  "1": a string that another library wrote is a lock too
 --          2  the largest number of waiters to report for a key
 --          3  the largest number of holders to report for a key
---          4  "1": a key with other data fails the script, as it fails an acquire; otherwise it is skipped
+--          4  "1": a key with other data makes the script fail, as it makes an acquire fail; otherwise it is skipped
 -- Returns  {the number of keys that were examined, {lock ..}}, with one lock for each key that holds a lock:
---          {key, mode, {{id, record, pttl, kept, granted} ..}, number of holders or of their permits, number of waiters, {{mode, record} ..}}
---          mode: `x`, `s` or `p<of>`, of a waiter also `p<of>x<n>`; id: see `peek`, or SHA-1 of the member; record: owner record, "" for another library's;
---          pttl: ms, -1 without an expiry; kept: 1 when the key is kept after a release; granted: when it was granted, in ms, "" if that is not stored, or
---          was within about a second of the request. No answer has an owner token.
+--          {key, mode, {{id, record, pttl, kept, granted} ..}, number of holders or of their permits, number of waiters,
+--          {{mode, record} ..}}
+--          mode: `x`, `s` or `p<of>`, for a waiter also `p<of>x<n>`; id: see `peek`, or the SHA-1 of the member;
+--          record: the owner record, "" for a lock of another library; pttl: ms, -1 without an expiry; kept: 1 if the
+--          key is kept after a release; granted: the time of the grant in ms, "" if this time is not stored, for
+--          example because the grant came within about a second of the request. No answer contains an owner token.
 -- Constants  TOKEN_LEN: see lib.lua
 --
--- Atomic because the holders and the waiters of a key must be read at the same moment. Changes nothing. The keys may
--- belong to other programs. So the script never reads a long value as a whole, and stops when it has read enough.
+-- Atomic because the holders and the waiters of a key must be read at the same moment. The script changes nothing. The
+-- keys may belong to other programs. So the script never reads a long value as a whole, and stops when it has read
+-- enough.
 local now = math.floor(server_time() / 1000)
 local zeros = string.rep('0', TOKEN_LEN)
--- The maximum number of holders and waiters that one script examines, and of waiters in one queue. Dead waiters after
--- that position in the queue are counted as alive.
+-- After this number of keys, holders and waiters, the script stops. It examines at most as many waiters of one queue.
+-- Dead waiters behind that position are counted as alive.
 local ENOUGH, spent = 1000, 0
 
 -- Returns the holder that a stored value describes, or nil if the value does not belong to this library.
@@ -43,7 +46,7 @@ local function waiters(key)
     local entry = redis.call('HGET', names .. 'w', token)
     local till, mode, record = string.match(entry or '', '^(%d+) %d+ (%w+) (.*)$')
     if not till or tonumber(till) < now then
-      -- A dead waiter that was not dropped yet.
+      -- This waiter is dead, but no script has dropped it yet.
       count = entry and count - 1 or count
     elseif #found < tonumber(ARGV[2]) then
       found[#found + 1] = {mode, record}
@@ -85,7 +88,7 @@ local function look(key)
   if #holders == 0 then
     return nil
   end
-  -- The number of set members without the entry that marks the mode and without the expired holders at the beginning.
+  -- Counts the members of the set, without the member for the mode and without the expired holders at the beginning.
   return of and 'p' .. of or 's', holders, redis.call('ZCARD', key) - redis.call('ZRANK', key, members[1]) - 1
 end
 

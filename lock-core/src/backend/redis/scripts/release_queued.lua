@@ -1,6 +1,6 @@
 
--- The second part of release.lua: the queue needs more than one step, the mode is not exclusive, several keys are
--- released, or this owner does not hold the lock.
+-- The second part of release.lua. It runs if the queue needs more than one step, if the mode is not exclusive, if
+-- several keys are released, or if this owner does not hold the lock.
 --
 -- Constants  TOKEN_LEN: see lib.lua
 local now = server_time()
@@ -25,12 +25,12 @@ local function free(key)
     return 1
   end
   if lock:leave(token) then
-    -- The waiters after this owner may fit along with the holders now, for example readers after a writer that left.
+    -- Waiters behind this owner may now fit along with the holders, for example readers behind a writer that gave up.
     local taken = not lock:fits(mode)
     lock:serve()
     return taken and -1 or 0
   end
-  -- The owner has already released this lock and keeps the key taken; the first answer was lost.
+  -- The first answer was lost: this owner has already released the lock, and its key stays taken.
   if lock:kept(token, value) then
     return 1
   end

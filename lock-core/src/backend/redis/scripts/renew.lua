@@ -1,23 +1,24 @@
 -- Extends the leases of locks. A lease is extended only if its owner holds the lock, and it is never shortened.
 --
--- KEYS     the locks, at most 100, so that one script never occupies the server for long
+-- KEYS     the locks, at most 100, so that one script never blocks the server for long
 -- ARGV     for each lock: owner token (48 characters), or the whole value if the grant may be shared; lease in ms
---          then, for each lock with a fencing token: the lock's number; the last token that its process made itself,
---          "0": none; how long to remember the last token from now, in ms
--- Returns  for each lock: 0 this owner does not hold it; 1 + the number of waiters when renewed; or the text of this
---          lock's own error
+--          then, for each lock with a fencing token: the lock's number; the last token that its process made itself
+--          ("0" for none); how long to remember the last token from now, in ms
+-- Returns  for each lock: 0 if this owner does not hold the lock; 1 + the number of waiters if the lease was renewed; or
+--          the text of an error that concerns this lock alone
 -- Constants  TOKEN_LEN, VALUE_END: see lib.lua
 --
--- Atomic because the lock may expire and be acquired by another owner between the read and PEXPIRE. The renewal would
--- then extend the lock of that owner.
+-- Atomic because the lock may expire between the read and PEXPIRE, and another owner may acquire it. The renewal would
+-- then extend the lease of that owner.
 local answers, others = {}, nil
--- Redis 7 defines this number, and its PEXPIRE with GT never shortens. On an older server, the ttl must be read first.
+-- Redis 7 defines this number, and its PEXPIRE with GT never shortens an expiry. On an older server, the script must
+-- read the ttl first.
 local longer = redis.REDIS_VERSION_NUM
 for i, key in ipairs(KEYS) do
   local owner = ARGV[2 * i - 1]
   -- A waiter may have marked the value of an exclusive grant, so only the token is compared.
   local token = #owner > TOKEN_LEN and string.sub(owner, 1, TOKEN_LEN) or owner
-  -- A missing key reads like an empty string, which contains no owner.
+  -- For a missing key, GETRANGE returns an empty string, which contains no owner.
   local held = redis.pcall('GETRANGE', key, '0', VALUE_END)
   if type(held) == 'string' and held:find(token, 1, true) == 1 then
     local lease = ARGV[2 * i]

@@ -1,5 +1,5 @@
 
--- The second part of renew.lua: shared locks and permits, and the last fencing tokens.
+-- The second part of renew.lua. It renews shared locks and permits, and stores the last fencing tokens.
 --
 -- Constants  TOKEN_LEN: see lib.lua
 local now = others and server_time()

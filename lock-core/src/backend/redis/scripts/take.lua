@@ -1,10 +1,10 @@
 
--- The second part of acquire.lua, and of free.lua of the voters: acquires the key if no owner holds it, and makes the
--- requested fencing token. The file is the hot path of `.fencing(true)`: it matches no pattern, formats no number,
--- defines no function and makes two calls.
+-- The second part of acquire.lua, and of free.lua of the voters. It acquires the key if no owner holds it, and makes
+-- the requested fencing token. This part is the hot path of `.fencing(true)`. So on the usual way it matches no
+-- pattern, formats no number, defines no function and makes only two calls.
 --
--- Uses     call: `redis.call`; text: server time in us, 16 digits; names: prefix of the helper keys, nil if it is
---          `{key}:`; may_take: whether the key may be taken; waiters: the number of waiters, false if not counted
+-- Uses     call: `redis.call`; text: server time in us, 16 digits; names: prefix of the helper keys, nil for `{key}:`;
+--          may_take: whether the key may be acquired; waiters: the number of waiters, false if not counted
 -- Constants  FENCE_LEN: length of `<fencing token> <owner token>`
 if may_take and call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[3]) then
   if ARGV[5] == '0' then
@@ -12,8 +12,8 @@ if may_take and call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[3]) then
   end
   local fence_key = names and names .. 'f' or '{' .. KEYS[1] .. '}:f'
   local last = redis.pcall('SET', fence_key, text .. ' ' .. ARGV[1], 'PX', ARGV[5], 'GET')
-  -- The usual case: the server remembers no token, or an earlier one. `last` and `text` begin with 16 digits, so the
-  -- texts compare like their numbers.
+  -- Usually the server remembers no token, or an earlier token. `last` and `text` begin with 16 digits, so the texts
+  -- compare like their numbers.
   if not last or #last == FENCE_LEN and last < text then
     return waiters and {1, text - 0, waiters, text - 0} or text
   end
@@ -23,15 +23,15 @@ if may_take and call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[3]) then
   end
   local number = string.match(last, '^(%d+) %S+$')
   if not number then
-    -- The key had other data, so they are restored. Their expiry is lost.
+    -- The key contained other data, so the script restores the data. Their expiry is lost.
     call('SET', fence_key, last)
     call('DEL', KEYS[1])
     return redis.error_reply('WRONGTYPE ' .. fence_key .. ' is no fencing token')
   end
   local fence = text - 0
   if number - fence >= 0 then
-    -- The server's clock was set back: the last token + 1 keeps the tokens growing. Uses `%.0f`, because Lua's own
-    -- conversion keeps 14 digits and these numbers have 16.
+    -- The server's clock was set back, so the last token + 1 keeps the tokens growing. Uses `%.0f`, because Lua's own
+    -- conversion keeps only 14 of the 16 digits.
     fence = number + 1
     call('SET', fence_key, string.format('%.0f', fence) .. ' ' .. ARGV[1], 'PX', ARGV[5])
   end
