@@ -55,12 +55,12 @@ impl Redis {
     /// - One server: `redis://[user:password@]host[:port][/db]` or `unix://[user:password@]/path/to.sock`.
     /// - The primary that sentinels name: `redis+sentinel://[user:password@]host[:port],host../primary[/db]`.
     /// - A Cluster: `redis+cluster://[user:password@]host[:port],host..`. The URL names some of the nodes, and at least
-    ///   one of them must answer. Every node that has slots is dialled at once, so that a missing permission is
-    ///   reported here.
+    ///   one of them must answer. The library dials every node that has slots now, so that this call reports a missing
+    ///   permission.
     ///
     /// If the scheme begins with `rediss` instead of `redis`, the connections are encrypted. The options
-    /// `?connect_timeout=10s&timeout=500ms` (the defaults) limit this call and every other call. A call without a
-    /// connection waits for one within its own limit. The [module](super) lists all options.
+    /// `?connect_timeout=10s&timeout=500ms` (the defaults) limit this call and every other call. If there is no
+    /// connection, a call waits for a connection within its own limit. The [module](super) lists all options.
     ///
     /// # Errors
     ///
@@ -92,19 +92,19 @@ impl Redis {
         Self::open(Config::parse(url)?).await
     }
 
-    /// Connects to the server of a client of the crate `redis`, version 1: with the address, user, password and
-    /// database of that client. The library opens its own connections: a connection that the application shares may be
+    /// Connects to the server of a client of the crate `redis`, version 1, with the address, user, password and
+    /// database of that client. The library opens its own connections, because a connection of the application may be
     /// busy when a lock must be renewed. The time limits are the defaults of [`connect`](Self::connect).
     ///
     /// # Errors
     ///
-    /// Those of [`connect`](Self::connect). [`Unsupported`](LockErrorKind::Unsupported) if the client uses TLS with its
-    /// own certificates, or without a check of the server's name: the client does not reveal the certificates that it
-    /// trusts. Use a URL then.
+    /// Returns the errors of [`connect`](Self::connect). Returns [`Unsupported`](LockErrorKind::Unsupported) if the
+    /// client uses TLS with its own certificates, which it does not reveal, or does not check the server's name. For
+    /// such a client, use a URL.
     ///
     /// # Panics
     ///
-    /// As [`connect`](Self::connect).
+    /// Panics in the same cases as [`connect`](Self::connect).
     ///
     /// # Cancel safety
     ///
@@ -151,7 +151,7 @@ impl Redis {
         failure.to_error(&self.config().address)
     }
 
-    /// Refuses keys that cannot be locks, without any I/O.
+    /// Returns an error if one of the keys cannot be a lock. Does no I/O.
     fn check_keys<'a>(&self, mut keys: impl Iterator<Item = &'a Key> + Clone) -> Result<()> {
         supported(keys.clone())?;
         match &self.topology {
@@ -185,7 +185,8 @@ impl Backend for Redis {
             lists: true,
             marks_sent: true,
             waiting: Waiting::Queue { waiter_lease: WAITER_LEASE, tells_holder: true, confirms: durable },
-            // A process makes a token by itself from the time of the store. Such a token has no copies.
+            // With `StoreTime`, a process makes tokens by itself from the time of the store. No replica has a copy of
+            // such a token, so `durability` needs tokens of the server.
             fencing: if durable { Fencing::Counter } else { Fencing::StoreTime },
             ttl_step: None,
             keeps_after_release: Some(LONGEST_KEPT),
@@ -195,7 +196,7 @@ impl Backend for Redis {
 
     async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
         self.check_keys(claim.keys())?;
-        // A claim of several keys is not queued: in a queue, it would hold one key while it waits for another.
+        // A claim of several keys is not queued: it would hold one key while it waits for another key.
         let ask = if claim.more.is_empty() { ask } else { ask.without_queue() };
         let deadline = self.config().deadline(claim.ttl);
         let answer = match &self.topology {

@@ -15,24 +15,25 @@ pub(crate) use redirect::Redirect;
 /// A failure of a Redis server, of its connection, or of a node of a Cluster.
 pub(crate) type Failure = remote::Failure<Reaction>;
 
-/// How the connection or the Cluster reacts to a failure, beyond reporting it.
+/// What the connection or the Cluster does after a failure, besides reporting the failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reaction {
     /// Report the failure, and do nothing more.
     #[default]
     Report,
-    /// Load the scripts and send the request again: the server ran nothing.
+    /// Load the scripts and send the request again. The server has not executed the request.
     LoadScripts,
-    /// Drop the connection, dial again and repeat all probes: the server is not a primary, or the sentinels have none.
+    /// Drop the connection, dial again and repeat all probes. The server is not a primary, or the sentinels name none.
     Reconnect,
-    /// The connection is already dropped. If a second execution does no harm, the request may be sent over a new
-    /// connection.
+    /// The connection has already been dropped. Send the request again over a new connection, if a second execution
+    /// does no harm.
     Again,
-    /// Send the request to another node of the Cluster: this node does not have the slot.
+    /// Send the request to another node of the Cluster, because this node does not have the slot.
     Follow(Redirect),
 }
 
-/// One row: an error code of the server. If one code has several meanings, the row also has the beginning of the text.
+/// One row of the table of error codes. If a code has several meanings, the row also contains the beginning of the
+/// text.
 struct Rule {
     code: &'static str,
     text: &'static str,
@@ -60,7 +61,8 @@ const fn reacting(code: &'static str, reaction: Reaction, advice: &'static str) 
 const CLUSTER: &str =
     "this is a node of a Redis Cluster: write `redis+cluster://` instead of `redis://` in the URL";
 
-/// The first row wins whose code equals the server's code and whose text begins the server's text.
+/// The table of error codes. A row matches if it has the server's code and the server's text begins with its text. The
+/// first row that matches is used.
 const RULES: &[Rule] = {
     use LockErrorKind::{InvalidRequest, Unavailable, Unsupported};
     const TEMPORARY: bool = true;
@@ -191,7 +193,7 @@ impl Failure {
         Self::new(LockErrorKind::Unavailable, text).in_doubt().with_reaction(Reaction::Again)
     }
 
-    /// Returns the failure of a request that reached the server after its deadline, twice.
+    /// Returns the failure of a request that was sent twice and reached the server after its deadline both times.
     pub(crate) fn late() -> Self {
         Self::new(
             LockErrorKind::Unavailable,
@@ -238,7 +240,7 @@ impl Failure {
         let details = without_arguments(details);
         let rule = RULES.iter().find(|rule| rule.code == code && details.starts_with(rule.text));
         let Some(rule) = rule else {
-            // In doubt: a script that fails midway keeps its earlier writes.
+            // The failure is in doubt, because the earlier writes of a script stay when the script fails.
             let text = format!("the server answered {code} {details}");
             return Self::new(LockErrorKind::Unavailable, text).in_doubt();
         };
@@ -279,7 +281,7 @@ impl Failure {
                             another service?";
                 return Self::new(LockErrorKind::Unavailable, text).settled().in_doubt();
             }
-            // Uses the driver's description instead of its `Display`, which may repeat arguments.
+            // Uses the driver's description of the error. The `Display` text of the error may contain arguments.
             _ => {
                 let details = error.detail().map_or_else(|| error.category(), without_arguments);
                 format!("protocol error ({details})")
@@ -309,8 +311,8 @@ fn inside_script<'a>(code: &str, details: &'a str) -> Option<(&'a str, &'a str)>
     Some((code, details))
 }
 
-/// Cuts off the server's copy of the request: for an unknown command, the copy may contain the password or an owner
-/// token. Also cuts off the line number of a script, which does not help the reader.
+/// Cuts off the arguments that the server repeats, because they may contain the password or an owner token. Also cuts
+/// off the line number of a script, which does not help the reader.
 fn without_arguments(details: &str) -> &str {
     const ENOUGH: usize = 160;
     let end = ["with args beginning", " arguments:", " script: ", "\n"]

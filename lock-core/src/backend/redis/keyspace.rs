@@ -3,13 +3,13 @@
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
-/// The keys that a server serves.
+/// Which keys a server stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keyspace {
     /// All keys.
     Whole,
-    /// The keys of this server's slots. The server is a node of a Cluster: a script must name all its keys, and each
-    /// channel belongs to a slot.
+    /// The keys of some slots. The server is a node of a Cluster, so a script must name all its keys, and each channel
+    /// belongs to a slot.
     Slots,
 }
 
@@ -20,7 +20,7 @@ pub(crate) const CHANNEL: &str = "lock:wake:";
 /// because a holder may be subscribed on any node.
 pub(crate) const HELD_CHANNEL: &str = "lock:wake:held:";
 
-/// Refuses keys that this backend reserves, without any I/O.
+/// Returns an error if one of the keys is reserved for helper keys. Does no I/O.
 pub(crate) fn supported<'a>(mut keys: impl Iterator<Item = &'a Key>) -> Result<()> {
     match keys.find(|key| is_helper(key.as_str())) {
         None => Ok(()),

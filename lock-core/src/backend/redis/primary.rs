@@ -13,19 +13,20 @@ use super::keyspace::Keyspace;
 use super::link::{Connection, Greeting, Role, SessionState, Shared, text};
 use crate::backend::BoxFuture;
 
-/// The number of heartbeats between two requests for the number of evicted keys: one request every five seconds.
+/// The number of evicted keys is requested after this number of heartbeats: once in five seconds.
 const BEATS_PER_LOOK: u32 = 10;
 
 /// A server that grants locks without a quorum: the one server of a store, or the Cluster node that has the slot.
 #[derive(Debug)]
 pub(crate) struct Primary {
-    /// The witness for the nodes of the Cluster; `None` for the one server of a store.
+    /// Confirms that this server is a node of the Cluster. `None` for the one server of a store.
     cluster: Option<Weak<dyn Witness>>,
 }
 
-/// Confirms which servers are nodes of a Cluster.
+/// Confirms whether a server is still a primary of a Cluster.
 pub(crate) trait Witness: fmt::Debug + Send + Sync {
-    /// Asks the other nodes whether the node at `place` still has slots. Returns an error if it has none.
+    /// Requests from the other nodes whether the node at `place` still has slots. Returns an error if the node has
+    /// none.
     fn vouch<'a>(&'a self, place: &'a Endpoint) -> BoxFuture<'a, Result<(), Failure>>;
 }
 
@@ -35,7 +36,7 @@ impl Primary {
         Self { cluster: None }
     }
 
-    /// Creates the role of a node of the Cluster that `witness` observes.
+    /// Creates the role of a Cluster node. `witness` confirms that the node still has slots.
     pub(crate) fn node(witness: Weak<dyn Witness>) -> Self {
         Self { cluster: Some(witness) }
     }
@@ -49,10 +50,10 @@ impl Primary {
 /// A connection to a primary.
 pub(crate) type PrimaryConnection = Connection<Option<Confirmer>>;
 
-/// The confirmer of a connection; `None` if locks need no copies.
+/// The confirmer of a connection. `None` without `durability`, because locks then need no copies on replicas.
 impl SessionState for Option<Confirmer> {
     fn delay(&self, timeout: Duration) -> Duration {
-        // An answer may have to wait for the confirmation of an earlier command.
+        // The server answers this command only after the confirmation of an earlier command.
         self.as_ref().map_or(Duration::ZERO, |_| patience(timeout))
     }
 }

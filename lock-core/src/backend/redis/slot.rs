@@ -1,4 +1,4 @@
-//! Computes the slot of a key in a Cluster: one of 16,384.
+//! Computes the slot of a key in a Cluster, which has 16,384 slots.
 //!
 //! Source: [Redis cluster specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/),
 //! "Key distribution model" and "Hash tags".
@@ -20,7 +20,7 @@ pub(crate) fn of_key(key: &str) -> u16 {
     crc16(tag(key).unwrap_or(key).as_bytes()) % SLOTS
 }
 
-/// Returns the text between the first `{` and the next `}`, or `None` if that text is empty.
+/// Returns the hash tag of a key: the text between the first `{` and the next `}`. An empty text is no hash tag.
 fn tag(key: &str) -> Option<&str> {
     let (_, rest) = key.split_once('{')?;
     let (tag, _) = rest.split_once('}')?;
@@ -54,8 +54,8 @@ const fn crcs() -> [u16; 256] {
     crcs
 }
 
-/// Returns whether helper keys can be in the slot of this key. A key with a `}` but without a hash tag cannot have any:
-/// a helper key uses the whole key as its hash tag, and that tag would end at the `}`.
+/// Returns whether helper keys can be in the slot of this key. If the key has no hash tag, its helper keys use the
+/// whole key as their hash tag. A `}` in the key would end that tag too early.
 fn can_have_helpers(key: &str) -> bool {
     tag(key).is_some() || !key.contains('}')
 }
@@ -83,7 +83,7 @@ pub(crate) fn helpers(key: &str) -> impl Iterator<Item = String> {
 /// A hash tag for each slot: the smallest number that is in the slot.
 static TAGS: Lazy<Vec<u32>> = Lazy::new(|| {
     let mut tags = vec![None; usize::from(SLOTS)];
-    // The CRC of each number. The CRC of a longer number is computed from it.
+    // The CRC of each number. The CRC of a number is computed from the CRC of the number without its last digit.
     let mut crcs: Vec<u16> = Vec::with_capacity(200_000);
     let (mut number, mut missing) = (0_u32, tags.len());
     while missing > 0 {
@@ -100,8 +100,8 @@ static TAGS: Lazy<Vec<u32>> = Lazy::new(|| {
     tags.into_iter().flatten().collect()
 });
 
-/// Computes the names of the channels, which takes a while. The function runs when a Cluster is connected, and not
-/// within the deadline of the first call that needs a name.
+/// Computes the hash tags in the names of the channels. This takes a while, so it happens when the library connects to
+/// a Cluster, and not within the deadline of the first call that needs a name.
 pub(crate) fn prepare() {
     Lazy::force(&TAGS);
 }

@@ -36,8 +36,8 @@ impl Router {
     }
 
     /// Connects to the nodes that have slots, until `give_up`. Fails if a node refuses permanently. Also fails if no
-    /// node can be reached: the Cluster may announce addresses that are valid only inside another network. If only one
-    /// node is down, it may still be replaced, and this succeeds.
+    /// node can be reached, because the Cluster may announce addresses that are valid only inside another network.
+    /// Succeeds if only some nodes are down, because their replicas may replace them.
     async fn meet(&self, give_up: Moment) -> Result<(), Failure> {
         let (began, patience) = (Clock::Suspend.now(), self.config().dial_timeout);
         let (nodes, mut dials) = (self.primaries(), JoinSet::new());
@@ -54,7 +54,7 @@ impl Router {
             match timeout(left, dials.join_next()).await {
                 Ok(Some(Ok(Ok(())))) if !met => {
                     met = true;
-                    // The other nodes are about as fast, if they are up.
+                    // If the other nodes are up, they need about as much time as this node.
                     limit = limit.min((Clock::Suspend.now().since(began) * 2).max(patience));
                 }
                 Ok(Some(Ok(Err((node, failure))))) if failure.is_permanent() => {
@@ -94,7 +94,8 @@ impl Router {
         let last = Last::default();
         match timeout(deadline, self.call(key, &last, call)).await {
             Ok(answer) => answer,
-            // The node that sent the last redirect did nothing, but the call may have been sent again since then.
+            // The node that sent the last redirect has not executed the call. But the call may have been sent again
+            // since then, so the failure is in doubt.
             Err(_) => {
                 let (last, missing) = (last.take(), || self.missing(slot::of_key(key.as_str())));
                 // Prefer the connection error over the redirect: it is more useful to the caller.
@@ -127,14 +128,13 @@ impl Router {
                 self.within(deadline, &claim.key, call).await
             }
         };
-        // A claim that was never sent leaves nothing to clean up.
+        // If the claim was never sent, there is nothing to release.
         answer.map_err(|failure| if claim.is_sent() { failure } else { failure.before_any_request() })
     }
 
     /// Sends the request for `claim` to one node. `claim` is `whole`, or the part of `whole` in one slot. While the
-    /// slot is being moved, a key may no longer be on this node. If a plain SET suffices, the key is then requested
-    /// from the other node. A script names keys that may be on both nodes, so a script must wait for the end of the
-    /// move.
+    /// slot is being moved, a key may no longer be on this node. If a plain SET suffices, it is then sent to the other
+    /// node. A script names several keys, which may be on both nodes, so a script must wait for the end of the move.
     pub(super) async fn ask(
         &self,
         node: Arc<Server>,
@@ -151,10 +151,10 @@ impl Router {
             {
                 self.next_of_slot(&node, &place).set_asking(claim, deadline).await
             }
-            // A second request is harmless: a claim is granted at most once, however often it is sent.
+            // A second request is harmless, because a claim is granted at most once.
             Err(failure) if failure.reaction == Reaction::Again && ask != Ask::Probe => {
-                // Marked before the second request is sent. From now on, an answered release does not prove that both
-                // requests have ended, so the release must be repeated.
+                // Marks the claim before the second request is sent. From now on, an answer to a release does not prove
+                // that both requests have ended, so the release must be repeated.
                 whole.mark_resent();
                 let left = give_up.remaining(Clock::Suspend.now());
                 node.acquire(claim, ask, left).await
@@ -183,12 +183,12 @@ impl Router {
     ) -> Result<Released, Failure> {
         let call = |node: Arc<Server>| async move {
             match node.release(claim, keep_for).await {
-                // The first request may have released the lock. Then the second request finds nothing. Only a success
-                // of the second request removes the doubt.
+                // The first request may have released the lock. Then the second request finds no lock. Only if the
+                // second request succeeds is it certain that the lock was released.
                 Err(failure) if failure.reaction == Reaction::Again => {
                     match node.release(claim, keep_for).await {
-                        // A plain release is answered like this only once; a release that keeps the key is always
-                        // answered like this. In both cases this owner has released the lock.
+                        // A plain release gets this answer only once. A release that keeps the key gets it each time.
+                        // In both cases this owner has released the lock.
                         Ok(Released::Released) => Ok(Released::Released),
                         _ => Err(failure),
                     }

@@ -1,4 +1,5 @@
-//! The views that several nodes have of the Cluster. A *look* requests these views from the nodes.
+//! Requests the views of the Cluster from several nodes. Such a request is a *look*. A *view* is a node's list of all
+//! nodes and their slots.
 
 use std::time::Duration;
 
@@ -19,8 +20,8 @@ use crate::error::LockErrorKind;
 /// The minimum time limit for one node after another node has answered.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Returns the time limit for one node after another node has answered. A view takes three round trips, four with TLS.
-/// The limit leaves time for them on a slow link too.
+/// Returns the time limit for one node after another node has answered. Reading a view takes three round trips, or four
+/// with TLS. The limit is long enough for these round trips on a slow link.
 pub(super) fn patience(config: &Config) -> Duration {
     PATIENCE.max(config.dial_timeout / 3)
 }
@@ -30,19 +31,19 @@ pub(super) fn patience_of_call(config: &Config) -> Duration {
     PATIENCE.max((config.dial_timeout / 3).min(config.timeout * 2 / 3))
 }
 
-/// The time limit for the remaining nodes after more than half have answered. One hanging node must not slow down every
-/// look.
+/// The time limit for the remaining nodes after more than half have answered. A single hanging node must not slow down
+/// every look.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// Returns the newest view of these nodes, and whether more than half of them have answered.
 ///
-/// By now, another Cluster may use the address of a node. So a view that contains no node of `known` counts only under
-/// three conditions: no known node answers, the view is from a node of the URL, and more than half of the nodes of the
-/// URL sent such a view. The `bool` of each node tells whether the URL names the node. A node that was removed from its
-/// Cluster lists no other node, and its view does not count.
+/// Another Cluster may have taken over the address of a node. So a view that contains no node of `known` counts only
+/// under three conditions: no known node answers, the view is from a node of the URL, and more than half of the nodes
+/// of the URL sent such a view. The `bool` of each node says whether the URL names the node. A node that was removed
+/// from its Cluster lists no other node, and its view does not count.
 ///
-/// Every node has `limit`. After the first answer, the other nodes have `patience` in all, or twice the time of the
-/// first answer if that is longer.
+/// `limit` is the time limit of every node. After the first answer, the other nodes have `patience` in total, or twice
+/// the time of the first answer if that is longer.
 pub(super) async fn around(
     nodes: impl Iterator<Item = (Shared<Primary>, bool)>,
     known: &SlotMap,
@@ -66,7 +67,7 @@ pub(super) async fn around(
             most if most * 2 > count => GRACE,
             _ => patience.saturating_sub(passed) + GRACE,
         };
-        // This function owns the set. When it returns, the requests that are still running are cancelled.
+        // This function owns the set of requests, so the unfinished requests are cancelled when it returns.
         match timeout(wait, asked.join_next()).await {
             Ok(Some(Ok(Ok(view)))) => {
                 if views.is_empty() {
@@ -90,7 +91,7 @@ pub(super) async fn around(
     let any_known = views.iter().any(|(view, _)| is_known(view));
     views.retain(|(view, is_named)| if any_known { is_known(view) } else { *is_named });
     let count = if any_known { count } else { all_named };
-    // The views must come from more than half of all nodes that were asked, not only of the nodes that answered.
+    // Compares with the number of nodes that got the request, not with the number of nodes that answered.
     let most = views.len() * 2 > count;
     let views = views.into_iter().map(|(view, _)| view);
     let newest = views.reduce(|one, other| if other.is_newer_than(&one) { other } else { one });
@@ -135,8 +136,8 @@ async fn ask_at(
     is_one: bool,
     progress: &Progress,
 ) -> Result<SlotMap, Failure> {
-    // This is a separate connection. When a caller's connection is dialled, a look confirms that the node is a primary.
-    // If a look waited for such a connection, it would wait for itself.
+    // Opens a separate connection. The dial of a caller's connection waits for a look, which confirms that the node is
+    // a primary. So a look that waited for a caller's connection would wait for itself.
     let (connection, _driver) = open(node, way, progress).await?;
     let mut questions = Pipeline::with_capacity(2);
     questions.cmd("CLUSTER").arg("INFO");
@@ -151,8 +152,8 @@ async fn ask_at(
     }
     let Way::Tcp(host, address) = way else { return Err(Failure::unexpected(slots)) };
     let ip = address.ip().to_string();
-    // A name that resolves to several nodes identifies none of them. With TLS the name is used anyway, because the
-    // certificate contains only the name.
+    // If a name resolves to several nodes, the name does not identify a node. With TLS the name is used anyway, because
+    // the certificate contains only the name.
     let host = if is_one || node.tls().is_some() { host } else { &ip };
     SlotMap::read(text(info)?, slots, host).ok_or_else(|| Failure::unexpected(slots))
 }

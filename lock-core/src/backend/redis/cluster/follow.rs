@@ -31,12 +31,12 @@ impl Last {
 
 /// Pauses before a call is sent again while its slot is being moved or has no node.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(5), Duration::from_millis(50));
-/// The number of MOVED redirects that a call follows without a pause. After them the call pauses, because two nodes may
-/// redirect to each other.
+/// The number of MOVED redirects that a call follows without a pause. The call pauses before it follows more redirects,
+/// because two nodes may redirect to each other.
 const AT_ONCE: u32 = 3;
 
 impl Router {
-    /// Runs a call on the node of the key, and repeats the call if the node only redirected it. This function has no
+    /// Runs a call on the node of the key, and repeats the call if the node redirects it. This function has no
     /// deadline. If the caller gives up, `last` contains the reason for the last repetition.
     pub(super) async fn call<T, F>(
         &self,
@@ -59,8 +59,7 @@ impl Router {
             };
             // After any other failure, the node may have executed the call, so the call is not repeated here.
             let Some(redirect) = failure.redirect().cloned() else { return Err(failure) };
-            // The reason is stored outside this future, because a deadline may drop the future in the next pause or
-            // call.
+            // Stores the reason outside this future, because a deadline may drop the future in the next pause or call.
             last.keep(&redirect);
             match redirect {
                 Redirect::Moved { slot, place } => {
@@ -71,7 +70,7 @@ impl Router {
                         continue;
                     }
                 }
-                // If the other node can execute the call, the call has already been sent there.
+                // `call` has already tried the other node, if that node can execute the call.
                 Redirect::Ask(_) | Redirect::Later => {}
                 // A failed look changes nothing: the call is repeated until its deadline.
                 Redirect::Down => drop(self.look_again().await),

@@ -1,8 +1,9 @@
-//! Claims of several keys in several slots. No single script can access several slots.
+//! Claims keys in several slots. A script can access only one slot.
 //!
 //! The slots are claimed one after another. If a key in one of them is held, the slots that were claimed before are
-//! released. When the call returns, the claim holds all keys or none. Before that, some keys may be taken for a short
-//! time, even if the claim fails in the end. Such a claim never queues, so two of them never wait for each other.
+//! released. When the call returns, the claim holds all keys or none. During the call, some keys may be locked for a
+//! short time, even if the claim fails in the end. Such a claim never queues, so two such claims never wait for each
+//! other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,22 +47,22 @@ impl Router {
         parts: &[Claim],
         give_up: Moment,
     ) -> Result<Attempt, Failure> {
-        // Each part has its own marks, so the mark of the whole claim is set here.
+        // Marks the whole claim here, because each part sets only its own marks.
         claim.mark_sent();
         // All slots share one deadline, because the lease counts from the first request.
         let deadline = give_up.remaining(Clock::Suspend.now());
         let mut grants = Vec::with_capacity(parts.len());
         for (number, part) in parts.iter().enumerate() {
-            // Never queued: two claims that each hold some keys and wait for others could wait for each other.
+            // Never queues: two claims that each hold some keys could wait for each other.
             let call = |node| self.ask(node, part, claim, Ask::Try, give_up);
             match self.within(deadline, &part.key, call).await {
                 Ok(Attempt::Granted(grant)) => grants.push(grant),
                 answer => {
                     let answer = answer.map(|attempt| attempt.on_key(claim, &part.key));
                     let answer = answer.map_err(|failure| failure.on_key(&part.key));
-                    // Only the parts before the failed part are released. A refused part holds nothing. If the error is
-                    // in doubt, the caller releases the whole claim. If a release fails here, keys may stay taken, so
-                    // the error becomes in doubt.
+                    // Releases only the parts before the failed part, because a refused part holds nothing. If the
+                    // error is in doubt, the caller releases the whole claim. If a release fails here, keys may stay
+                    // locked, so the error becomes in doubt.
                     let back = self.release_parts(&parts[..number], None, deadline).await;
                     return match back {
                         Ok(_) => answer,
@@ -81,12 +82,12 @@ impl Router {
                         let text = "one of the keys was lost before the others were there";
                         return Err(Failure::new(LockErrorKind::Unavailable, text).in_doubt());
                     }
-                    // The node refused to make the token. All keys are taken, so the caller must release them.
+                    // The node refused to make the token. The claim holds all keys, so the caller must release them.
                     Err(failure) => return Err(failure.in_doubt()),
                 }
             }
         };
-        // The first part was requested first, so its lease ends first.
+        // The lease of the whole claim counts from the first request, because the lease of the first part ends first.
         let sent = grants.first().expect("BUG: a claim has keys").sent;
         Ok(Attempt::Granted(Grant::new(sent, claim.ttl).with_fence(fence).with_waiters(waiters)))
     }
@@ -99,8 +100,8 @@ impl Router {
     ) -> Result<Released, Failure> {
         let call = |part| -> BoxFuture<'_, _> { Box::pin(self.release_one(part, keep_for, deadline)) };
         let mut answer = Released::Released;
-        // All releases finish before the first failure is returned: a failed node must not keep the keys of the other
-        // nodes taken.
+        // Waits for all releases before it returns the first failure. If one node fails, the keys on the other nodes
+        // must still be released.
         for released in join_all(parts.iter().map(call).collect()).await {
             // The worst answer among the parts is the answer of the claim.
             answer = match (answer, released?) {
@@ -130,9 +131,8 @@ impl Router {
         self.level(claim, fences, deadline).await
     }
 
-    /// Raises the tokens of all keys to the largest one, which becomes the token of the grant. Then the next owner of
-    /// each key gets a larger token. Tokens made only from the time would not ensure this, because each node has its
-    /// own clock.
+    /// Raises the tokens of all keys to the largest of them, which becomes the token of the grant. Then the next owner
+    /// of each key gets a larger token. The time alone would not ensure this, because each node has its own clock.
     async fn level(
         &self,
         claim: &Claim,
@@ -155,8 +155,8 @@ impl Router {
                     return Ok(Err(reason));
                 }
             }
-            // Marks the whole claim, because the parts and their marks are dropped at the end of this call. With the
-            // mark, renewals also extend the time for which the server remembers the token.
+            // Marks the whole claim, because the parts are dropped at the end of this call. Because of the mark, a
+            // renewal also extends the time for which the server remembers the token.
             claim.mark_fenced();
             if part.is_fence_ahead() {
                 claim.mark_fence_ahead();

@@ -10,7 +10,7 @@ use crate::backend::{BoxFuture, Ping};
 use crate::error::{LockError, LockErrorKind, Result};
 
 impl Router {
-    /// Pings each node at a key of one of its slots. Succeeds if more than half of the nodes serve: they can then
+    /// Pings each node with a key of one of its slots. Succeeds if more than half of the nodes work, because they can
     /// replace the other nodes.
     pub(crate) async fn ping(&self) -> Result<Ping> {
         let (nodes, without_node) = self.nodes_and_gaps();
@@ -22,7 +22,7 @@ impl Router {
         });
         let answers = join_all(pings.collect()).await;
         if without_node > 0 || answers.iter().any(|(_, answer)| answer.is_err()) {
-            // Another node may have the slots by now. The next ping finds that node.
+            // Another node may have the slots by now. This look finds that node for the next ping.
             let _ = timeout(self.config().timeout, self.look_again()).await;
         }
         let merged = Ping::of_most(&answers).ok_or_else(|| {

@@ -14,12 +14,12 @@ use crate::backend::remote::join_all;
 use crate::backend::remote::renewal::{KeyLease, of_grants};
 use crate::backend::{BoxFuture, Renew, Renewal};
 
-/// The maximum number of rounds in which one renewal is sent while nodes redirect it.
+/// The maximum number of times that one renewal is sent while nodes redirect it.
 const ROUNDS: usize = 3;
 
 /// One key of one grant.
 struct Part<'a> {
-    /// Its position among the keys of the batch.
+    /// The position of the key among the keys of the batch.
     at: usize,
     lock: KeyLease<'a>,
     slot: u16,
@@ -43,10 +43,10 @@ impl Router {
             Part { at, lock, slot: slot::of_key(lock.key.as_str()), asking: None, redirect: None }
         };
         let parts: Vec<_> = batch.iter().flat_map(KeyLease::of_grant).enumerate().map(part).collect();
-        // Unknown until an answer arrives: a missing answer must not count as a renewal.
+        // Each verdict is `Unknown` until an answer arrives, because a missing answer must not count as a renewal.
         let mut verdicts = vec![Verdict::Unknown(Failure::no_answer(deadline)); parts.len()];
-        // A hanging node does not harm the locks of the other nodes. The hanging node only delays the other answers
-        // until its deadline.
+        // If a node hangs, the locks on the other nodes are still renewed. Only the return of this call is delayed, at
+        // most until the deadline.
         let group = |parts| -> BoxFuture<'_, _> { Box::pin(self.renew_group(parts, deadline)) };
         let groups = self.by_node(parts).into_iter().map(group);
         for (at, verdict) in join_all(groups.collect()).await.into_iter().flatten() {
@@ -55,7 +55,7 @@ impl Router {
         of_grants(batch, verdicts, |failure| failure.to_error(&self.config().address))
     }
 
-    /// Groups the parts by the node that each is sent to. Parts of the same slot are adjacent.
+    /// Groups the parts by their nodes. In a group, parts of the same slot are adjacent.
     fn by_node<'a>(&self, mut parts: Vec<Part<'a>>) -> Vec<Vec<Part<'a>>> {
         // A script can name only keys of one slot, so the keys of a slot must be adjacent.
         parts.sort_by_key(|part| part.slot);
@@ -80,8 +80,8 @@ impl Router {
     /// Renews the parts that the router assigns to one node, and follows redirects.
     async fn renew_group(&self, parts: Vec<Part<'_>>, deadline: Duration) -> Verdicts {
         let mut verdicts = Vec::with_capacity(parts.len());
-        // The list is outside the future, so that it keeps the verdicts that arrive before the deadline. The other
-        // verdicts stay unknown.
+        // The list is outside the future, so that the verdicts before the deadline are kept. The other verdicts stay
+        // unknown.
         let _ = timeout(deadline, self.follow(parts, &mut verdicts)).await;
         verdicts
     }
@@ -96,14 +96,14 @@ impl Router {
                 self.renew_at_once(group, per_script, verdicts, &mut again).await;
             }
             if again.iter().any(|part| part.redirect == Some(Redirect::Down)) {
-                // The slots may have moved to another node, and perhaps no other caller has noticed yet.
+                // The slots may have moved to another node.
                 let _ = self.look_again().await;
             }
             (pending, per_script) = (self.by_node(again), 1);
         }
         for part in pending.into_iter().flatten() {
             let redirect = part.redirect.unwrap_or(Redirect::Later);
-            // The renewal was redirected in every round. No node has answered for this lock, which is not a loss.
+            // Every round was redirected. This is not a loss, because no node has answered for this lock.
             verdicts.push((part.at, Verdict::Unknown(redirect.to_failure())));
         }
     }

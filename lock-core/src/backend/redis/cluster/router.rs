@@ -1,7 +1,7 @@
-//! The assignment of slots to nodes, looked up when it is unknown or outdated.
+//! Keeps the assignment of slots to nodes, and requests it from the nodes when it is unknown or outdated.
 //!
-//! No task watches the Cluster. A caller that cannot reach a node, or is redirected, starts a look for the new node of
-//! the slot. Only one look runs at a time, and all callers share its result.
+//! No task watches the Cluster. If a caller cannot reach a node or is redirected, it starts a *look*: a request for the
+//! views of several nodes (see `discover.rs`). Only one look runs at a time, and all callers share its result.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,28 +26,28 @@ use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind};
 use crate::sync::RwLock;
 
-/// The maximum number of known nodes that one look asks, and the same for other nodes of the URL.
+/// The maximum number of known nodes in one look, and the maximum number of other nodes of the URL.
 const ASKED: usize = 5;
-/// The pause between two looks at the Cluster while a node is missing. A failover takes at least a second.
+/// The pause between two looks while a node is missing. A failover takes at least a second.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A caller waits for the look of another caller: for the time limit of one node, plus this margin. A look ends within
-/// that time if some node is fast and the runtime of the look is driven. Otherwise the caller starts its own look.
+/// A caller waits for the look of another caller for the time limit of one node, plus this margin. The look usually
+/// ends within this time. If no node is fast, or if the runtime of the look is blocked, the caller starts its own look.
 const MARGIN: Duration = Duration::from_millis(100);
-/// How long a node that lost its slots is not trusted as the next owner of a slot. If a former primary was paused, it
-/// learns of the change within this time.
+/// For this time, the router does not accept a node that lost its slots as the next owner of a slot. If the node was
+/// paused, it learns of the failover within this time.
 const FORMER: Duration = Duration::from_secs(60);
-/// How long the router trusts that a node becomes the owner of a slot, after another node named it.
+/// After a redirect has named a node as the next owner of a slot, the router accepts that node for this time.
 const MOVING: Duration = Duration::from_secs(10);
-/// How long most nodes must report an earlier epoch than the known one before the router believes them.
+/// If most nodes report an earlier epoch than the known one for this time, the router accepts their view.
 const BEHIND: Duration = Duration::from_secs(2);
 
 /// The nodes of a Cluster.
 pub(crate) struct Router {
-    /// The state that is copied for each node.
+    /// The settings and the listeners, from which the state of each node is created.
     cluster: Shared<Primary>,
-    /// A `std` lock, which is never held across an await.
+    /// This is a `std` lock, so it must never be held across an await.
     state: RwLock<State>,
-    /// The looks at the Cluster. Callers share the looks.
+    /// Runs one look at a time, whose result all callers share.
     looks: SingleFlight<Result<(), Failure>>,
 }
 
@@ -63,16 +63,16 @@ struct State {
     /// The node of each slot.
     slots: Vec<Option<Arc<Server>>>,
     nodes: HashMap<Endpoint, Arc<Server>>,
-    /// Whether a redirect has changed the slots since the last view.
+    /// Whether a redirect has changed the slots since the last view was adopted.
     overruled: bool,
     /// The first and the last time at which most nodes reported an earlier epoch than the view.
     behind: Option<(Moment, Moment)>,
     /// The nodes that a redirect has named as the next owner of a slot, with the time of the latest redirect.
     moving: HashMap<Endpoint, Moment>,
-    /// The nodes that have lost all their slots, with the time of that loss. A former primary that was paused still
-    /// acts as a primary.
+    /// The nodes that have lost all their slots, with the time of that loss. If such a node was paused, it still acts
+    /// as a primary.
     former: HashMap<Endpoint, Moment>,
-    /// The time since which only nodes of the URL answer, with views that have no node in common with the known view.
+    /// Since this time, only nodes of the URL answer, and their views have no node in common with the known view.
     others: Option<Moment>,
     /// Increases when the node of a slot changes.
     version: u64,
@@ -96,7 +96,7 @@ impl Router {
             version: 0,
             closed: false,
         };
-        // The nodes have weak references to the router, because the router owns the nodes.
+        // The nodes get weak references to the router, because the router owns the nodes.
         Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
             cluster: shared.with_role(Primary::node(me.clone())),
             state: RwLock::new(state),
@@ -147,12 +147,12 @@ impl Router {
 
     /// Returns the reason why there is no connection to the node of the slot, or `None` if no reason is known.
     pub(super) fn missing(&self, slot: u16) -> Option<Failure> {
-        // Neither pauses nor dials: the caller has given up and needs only the reason.
+        // Neither pauses nor dials, because the caller has given up and needs only the reason.
         let Some(node) = self.node(slot) else { return Some(Redirect::Down.to_failure()) };
         Some(node.connections.failure()?.naming(node.shared().address()))
     }
 
-    /// Returns the node of the slot once a connection to it is up. The function has no deadline.
+    /// Waits for a connection to the node of the slot, and returns the node. This function has no deadline.
     pub(super) async fn ready(&self, slot: u16) -> Result<Arc<Server>, Failure> {
         loop {
             // The version is read before the node, so that a change in between is not missed.
@@ -164,13 +164,13 @@ impl Router {
             if let Some(node) = node.as_ref().filter(|node| node.connections.current().is_some()) {
                 return Ok(Arc::clone(node));
             }
-            // The node may recover or be replaced, so the dial and the looks at the Cluster run at the same time.
+            // The node may recover or be replaced, so the dial and the looks run at the same time.
             tokio::select! {
                 connected = connected(node.as_deref()) => match connected {
                     Ok(()) => return node.ok_or_else(|| Failure::new(LockErrorKind::Unavailable, "no node")),
                     Err(failure) if failure.kind() == LockErrorKind::ShuttingDown => return Err(failure),
                     Err(failure) => {
-                        // The server that refuses may have left the Cluster, and another node may have its slots.
+                        // The server that refused may have left the Cluster, and another node may have its slots.
                         let looked = self.look_again().await;
                         if looked.is_err() || self.read(|state| state.version) == version {
                             return Err(failure);
@@ -186,7 +186,7 @@ impl Router {
     async fn learn(&self, version: u64) {
         loop {
             if let Err(failure) = self.look_again().await {
-                // This is not an error of the call: the call repeats the look until its own deadline.
+                // A failed look is not an error of the call, because the call repeats the look until its deadline.
                 tracing::debug!(cluster = %self.cluster.config.address, ?failure, "no node says who has which slot");
             }
             if self.read(|state| state.version) != version {
@@ -196,20 +196,20 @@ impl Router {
         }
     }
 
-    /// Repeats the look until a node answers, within the time limit of the first connection.
+    /// Repeats the look until a node answers, or until the time limit of the first connection.
     pub(super) async fn find(&self) -> Result<(), Failure> {
         let (server, limit) = (&self.config().address, self.config().connect_timeout);
         let ask = |left| -> BoxFuture<'_, _> { Box::pin(self.looks.fresh(self.ask_around(left))) };
         tries::connect(server, limit, ask).await
     }
 
-    /// Requests the assignment of the slots from some nodes. Shares the answer of another caller if that request began
+    /// Requests the assignment of the slots from some nodes. Shares the result of another look only if that look began
     /// after this call.
     pub(super) async fn look(&self) -> Result<(), Failure> {
         self.looks.fresh(self.ask_around(self.config().connect_timeout)).await
     }
 
-    /// Requests the assignment like `look`, but accepts a recent answer.
+    /// Requests the assignment like `look`, but accepts a recent result.
     pub(super) async fn look_again(&self) -> Result<(), Failure> {
         self.looks.recent(self.ask_around(discover::patience_of_call(self.config()))).await
     }
@@ -227,11 +227,11 @@ impl Router {
         Ok(())
     }
 
-    /// Returns the addresses of some known nodes and some nodes of the URL. The nodes of the URL may be the only ones
-    /// left.
+    /// Returns the addresses of some known nodes, and of some nodes of the URL for the case that all known nodes are
+    /// gone.
     fn some(&self) -> Vec<Endpoint> {
         let mut places = self.read(|state| state.view.nodes());
-        // Shuffled, so that different nodes are asked each time.
+        // Shuffles the addresses, so that each look requests the views of other nodes.
         fastrand::shuffle(&mut places);
         if let Address::Cluster(seeds) = &self.cluster.config.address {
             let mut seeds: Vec<_> = seeds.iter().filter(|seed| !places.contains(seed)).cloned().collect();
@@ -242,8 +242,8 @@ impl Router {
         places
     }
 
-    /// Adopts a view if the view is not outdated. `most` means that more than half of the nodes answered, and that no
-    /// answer has a newer view.
+    /// Adopts a view if it is not outdated. `most` means that more than half of the nodes answered, and that no node
+    /// sent a newer view.
     fn adopt(&self, view: SlotMap, most: bool) {
         let changed = self.write(|state| {
             let is_odd = match state.others_since(&view) {
@@ -256,8 +256,8 @@ impl Router {
             state.others = None;
             state.note_former(&view);
             state.behind = None;
-            // A redirect makes the slots differ from the view. Then an equal view counts as a change, because the node
-            // from the redirect may be gone.
+            // After a redirect, the slots differ from the view. Then an equal view counts as a change, because the node
+            // that the redirect named may be gone.
             if state.view == view && !state.overruled {
                 return false;
             }
@@ -284,7 +284,7 @@ impl Router {
         });
         // The notification runs without the lock of the state, because a woken waiter may look up its node at once.
         if changed {
-            // A node that lost a slot no longer notifies the waiters of that slot, so the waiters must ask again.
+            // A node that lost a slot no longer notifies the waiters of that slot, so the waiters must send heartbeats.
             self.cluster.listeners().reconnected();
         }
     }
@@ -336,7 +336,7 @@ impl Router {
             return node;
         }
         let node = self.make(place.clone());
-        // Another caller may have created the node in the meantime. Both then share its connections.
+        // If another caller has created the node in the meantime, both use that node and its connections.
         self.write(|state| Arc::clone(state.nodes.entry(place).or_insert(node)))
     }
 
@@ -355,20 +355,20 @@ impl Router {
 
     /// Closes all connections permanently.
     pub(crate) fn close(&self) {
-        // Set first, so that no caller waits for a node that is being closed.
+        // Sets the flag first, so that no caller waits for a node that is being closed.
         self.write(|state| state.closed = true);
-        // The list includes nodes without slots to which a slot is being moved.
+        // Also closes the nodes that have no slots yet but to which a slot is being moved.
         let nodes: Vec<_> = self.read(|state| state.nodes.values().cloned().collect());
         nodes.iter().for_each(|node| node.close());
     }
 }
 
-/// Confirms a newly dialled server as a primary only if the other nodes agree. A primary that was paused still acts as
-/// a primary when it resumes, until the other nodes contact it.
+/// Confirms a newly dialled server as a primary only if the other nodes agree. If a primary was paused and has lost its
+/// slots, it still acts as a primary until the other nodes contact it.
 impl Witness for Router {
     fn vouch<'a>(&'a self, place: &'a Endpoint) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move {
-            // Needs a new look: a recent answer may be from before the failover.
+            // Starts a new look, because a recent result may be older than the failover.
             self.look().await?;
             let now = Clock::Suspend.now();
             if self
@@ -391,8 +391,8 @@ fn named_by(by: &Server, (host, port): &Endpoint) -> Endpoint {
 }
 
 impl State {
-    /// Checks whether `view` has no node in common with the known view. If so, returns the time since which every view
-    /// has been like that: all known nodes may have been replaced.
+    /// Checks whether `view` has no node in common with the known view: all known nodes may have been replaced. If so,
+    /// returns the time of the first such view in an unbroken series.
     fn others_since(&mut self, view: &SlotMap) -> Option<Moment> {
         let is_other = view.is_of_others_than(&self.view);
         self.others = is_other.then(|| self.others.unwrap_or_else(|| Clock::Suspend.now()));
@@ -417,24 +417,24 @@ impl State {
     }
 
     /// Returns whether the known view belongs to a Cluster that no longer exists. If a Cluster is created again on the
-    /// same addresses, its epochs start again. A single node that has not noticed a failover must not be believed.
-    /// Several such nodes must not be believed right after the failover either.
+    /// same addresses, its epochs start again. Nodes that have not noticed a failover also report an earlier epoch. So
+    /// most nodes must report the earlier epoch for [`BEHIND`].
     fn is_left_behind(&mut self, view: &SlotMap, most: bool) -> bool {
         if !(most && view.is_whole) {
             return false;
         }
         let now = Clock::Suspend.now();
-        // The time counts from the first such report after the last interruption.
+        // If the last such report is older than `BEHIND`, the time starts again.
         let first = self.behind.filter(|(_, last)| now.since(*last) < BEHIND).map_or(now, |(first, _)| first);
         self.behind = Some((first, now));
         now.since(first) >= BEHIND
     }
 }
 
-/// Returns when a connection to the node is up, or when connecting failed permanently. Does not return while the node
-/// may still be replaced.
+/// Waits until a connection to the node is up, or until connecting has failed permanently. Does not return while the
+/// node may still be replaced.
 async fn connected(node: Option<&Server>) -> Result<(), Failure> {
-    // Without a node, the call needs the result of a look, which runs at the same time.
+    // Without a node, only the look can help, which runs at the same time.
     let Some(node) = node else { return pending().await };
     match node.connections.get().await {
         Ok(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! The assignment of slots to nodes in the report of one node.
+//! The view of one node: which node has which slots.
 
 use std::collections::HashSet;
 
@@ -10,13 +10,13 @@ use crate::backend::redis::slot::SLOTS;
 /// The answer of one node to `CLUSTER SLOTS` and `CLUSTER INFO`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotMap {
-    /// The number of the current epoch. The number increases with every failover. All nodes that can reach each other
-    /// have the same epoch.
+    /// The current epoch, a number that increases with every failover. All nodes that can reach each other have the
+    /// same epoch.
     pub(super) epoch: u64,
     /// Whether the node can reach more than half of the nodes.
     pub(super) is_whole: bool,
     ranges: Vec<Range>,
-    /// The ids of its nodes. No two Clusters share an id.
+    /// The ids of the nodes. No two Clusters have an id in common.
     ids: HashSet<String>,
 }
 
@@ -49,19 +49,20 @@ impl SlotMap {
         })
     }
 
-    /// Returns whether this view supersedes `other`. A node that cannot reach most nodes reports an old state, and its
-    /// replicas increase their epochs in vain. So such a view loses. Otherwise the view with the later epoch wins.
+    /// Returns whether this view supersedes `other`. The view of a node that can reach most nodes supersedes the view
+    /// of a node that cannot: such a node reports an old state, and its replicas increase their epochs in vain. If the
+    /// two views are alike in this, the later epoch decides.
     pub(super) fn is_newer_than(&self, other: &Self) -> bool {
         (self.is_whole, self.epoch) > (other.is_whole, other.epoch)
     }
 
-    /// Returns whether this view has no node ids although `known` has some: the node that sent the view has left its
-    /// Cluster.
+    /// Returns whether this view has no node ids although `known` has some. If so, the node that sent the view has left
+    /// its Cluster.
     pub(super) fn tells_less_than(&self, known: &Self) -> bool {
         !known.ids.is_empty() && self.ids.is_empty()
     }
 
-    /// Returns whether this is the view of another Cluster, which has no node in common with `known`.
+    /// Returns whether this view is of another Cluster: it has no node in common with `known`.
     pub(super) fn is_of_others_than(&self, known: &Self) -> bool {
         !known.ids.is_empty() && !self.ids.is_empty() && known.ids.is_disjoint(&self.ids)
     }
@@ -115,7 +116,7 @@ fn place(node: &Value, host: &str) -> Option<Endpoint> {
     let Value::Array(parts) = node else { return None };
     let [named, Value::Int(port), ..] = parts.as_slice() else { return None };
     let named = match named {
-        // A node that does not know its own address has the address of the request.
+        // The node does not know its own address. It has the address to which the request was sent.
         Value::Nil => "",
         named => text(named)?,
     };

@@ -21,22 +21,21 @@ use crate::key::Key;
 use crate::owner::{OwnerRecord, OwnerToken};
 
 /// How long the server remembers the last fencing token after the token was made or its holder was renewed. The time is
-/// ten leases, but at most one lease and an hour, and in each case one more minute.
+/// ten leases, but at most one lease and an hour. One minute is added in both cases.
 ///
-/// The time matters only if the server's clock is set back. If the clock is set back by at most this time, tokens
-/// always grow: the server forgets a token only when its clock is this far ahead of the token, so the clock stays ahead
-/// of the token. If the clock is set back further, tokens still grow while the server remembers the last one, because
-/// the next token is made larger.
+/// The time matters only if the server's clock is set back. While the server remembers the last token, the next token
+/// is larger, whatever the clock shows. The server forgets a token only when its clock is this far ahead of the token.
+/// So if the clock is then set back by at most this time, it is still ahead of the token.
 const FENCE_LEASES: u32 = 10;
 const FENCE_MORE: Duration = Duration::from_secs(60 * 60);
 const FENCE_AT_LEAST: Duration = Duration::from_secs(60);
 
-/// If a grant comes this long after its request, the stored value contains the time of the grant.
+/// If a claim is granted at least this long after its request, the stored value contains the time of the grant.
 const LATE: Duration = Duration::from_secs(1);
 
 /// Returns the value for a claim that may be granted now. If the claim is exclusive and at least [`LATE`] old, the
-/// value contains the time of the grant. The time in the value is safe for exclusive grants, because no script compares
-/// the whole value of an exclusive holder.
+/// value contains the time of the grant. Only an exclusive value may contain it, because no script compares the whole
+/// value of an exclusive holder.
 fn value_of(claim: &Claim, token: &OwnerToken) -> String {
     let (mut value, now) = (claim.record.to_value(token), clock::wall());
     if claim.mode == Mode::Exclusive && now.saturating_sub(claim.record.since_epoch()) >= LATE {
@@ -61,31 +60,31 @@ impl Server<Primary> {
         }
     }
 
-    /// Makes one attempt. If a plain SET can grant the claim, it is sent first: a free key then costs one command. The
-    /// script is called if the key is taken, perhaps by this owner, or if the claim needs more than a SET.
+    /// Makes one attempt. If a plain SET can grant the claim, the SET is sent first, so that a free key costs only one
+    /// command. If the key is held, perhaps by this owner, or if the claim needs more than a SET, the script is called.
     pub(crate) async fn acquire(
         &self,
         claim: &Claim,
         ask: Ask,
         deadline: Duration,
     ) -> Result<Attempt, Failure> {
-        // The time limit of the scripts counts from here. So the wait for a connection and a second request do not
-        // extend it.
+        // The time limit of the scripts counts from here, so that neither the wait for a connection nor a second
+        // request extends the limit.
         let start = Clock::Suspend.now();
         let live = &self.connections.get().await?;
         if ask.enqueues() || claim.notify_holder {
-            // Subscribes before the request is sent: the grant, or the notification that another process waits, may be
-            // pushed before the answer arrives.
+            // Subscribes before the request is sent, because a message may arrive before the answer: that the claim is
+            // granted, or that another process waits.
             Box::pin(live.subscribe_waiters(self.shared().listeners(), &claim.key)).await?;
-            // The grant may arrive as a message. Then nothing is sent before the first renewal, so subscribe as a
-            // holder now.
+            // The grant may arrive as a message, and then no command is sent before the first renewal. So the holder's
+            // subscription must be made now.
             live.subscribe_holders(self.shared().shared_listeners());
         }
-        // From here on the request may take effect, so the claim must be released if it is dropped.
+        // From now on the request may take effect, so the claim must be released if it is dropped.
         claim.mark_sent();
         if is_plain(claim) && !ask.enqueues() {
             let value = value_of(claim, &claim.owner.token());
-            // The lease counts from here: nothing was sent during the wait for a connection.
+            // The lease counts from here, because no request was sent during the wait for a connection.
             let sent = Clock::Suspend.now();
             // The server checks no time limit for a SET, so it executes a late one. If the answer is lost, the library
             // repeats the release for as long as the SET can still arrive (protocol.md, CancelAgain).
@@ -94,7 +93,7 @@ impl Server<Primary> {
                     let granted = Attempt::Granted(Grant::new(sent, claim.ttl));
                     return self.durable(live, (claim, granted), confirmed, deadline).await;
                 }
-                // A probe does not need the holder of the key, so the script is not called.
+                // A probe does not report the holder of the key, so the script is not called.
                 (Value::Nil, _) if ask == Ask::Probe => return Ok(Attempt::Held(Held::default())),
                 (Value::Nil, _) => {}
                 (other, _) => return Err(Failure::unexpected(&other)),
@@ -114,7 +113,7 @@ impl Server<Primary> {
         let token = claim.owner.token();
         let value = value_of(claim, &token);
         for _ in 0..2 {
-            // Computed in each round, because the refusal of the first request has corrected the estimate of the clock.
+            // Computed in each round, because the answer to the first request has corrected the estimate of the clock.
             let end = live.clock.estimate_at(start.plus(deadline));
             let (script, command) = match claim.more.is_empty() {
                 true => (Script::Acquire, one_key(live, claim, ask, (&token, &value), end)),
@@ -128,8 +127,8 @@ impl Server<Primary> {
                 }
                 0 => return Ok(Attempt::Held(refused(claim, reply.rest(), reply.sent))),
                 -2 => return Err(clash(claim, reply.rest())),
-                // By the server's clock, the deadline has passed. The clock may have been set since this client last
-                // read it. The script did nothing and returned the server's time, so the request may be sent once more.
+                // By the server's clock, the deadline has passed, perhaps because the clock was set since the last
+                // answer. The script did nothing and returned the server's time, so the request may be sent once more.
                 _ => {}
             }
         }
@@ -141,7 +140,7 @@ impl Server<Primary> {
         let live = self.connections.get().await?;
         // The connection may be a new one that has no subscription yet.
         live.subscribe_waiters(self.shared().listeners(), &claim.key).await?;
-        // A heartbeat may be granted the lock, and may take effect after its caller has ended.
+        // A heartbeat may grant the lock, and it may take effect after its caller has ended.
         claim.mark_sent();
         let (key, token) = (claim.key.as_str(), claim.owner.token());
         let value = claim.record.to_value(&token);
@@ -187,7 +186,8 @@ pub(crate) fn is_plain(claim: &Claim) -> bool {
     claim.mode == Mode::Exclusive && claim.queue == Queue::Barging && !claim.fencing && claim.more.is_empty()
 }
 
-/// Returns whether the acquire script needs only the first arguments of a claim. Then the script takes a short path.
+/// Returns whether the acquire script needs only the first arguments of a claim, so that the script runs its short
+/// path.
 fn has_short_form(claim: &Claim, ask: Ask) -> bool {
     let exclusive = claim.mode == Mode::Exclusive && claim.queue == Queue::Barging;
     exclusive && claim.fencing && !ask.enqueues() && !claim.key.as_str().contains('}')
@@ -236,7 +236,7 @@ fn all_keys(live: &PrimaryConnection, claim: &Claim, (token, value): (&OwnerToke
 }
 
 pub(crate) fn common(command: &mut Cmd, claim: &Claim, (token, value): (&OwnerToken, &str), end: i64) {
-    // Without a fencing token, the script reads and writes one key less.
+    // With 0, the script makes no fencing token, and reads and writes one key less.
     let fence_ttl = if claim.fencing { millis(fence_ttl(claim.ttl)) } else { 0 };
     command.arg(token.as_str()).arg(value).arg(millis(claim.ttl)).arg(end).arg(fence_ttl);
 }
@@ -246,8 +246,8 @@ pub(super) fn fence_ttl(lease: Duration) -> Duration {
     leases.saturating_add(FENCE_AT_LEAST)
 }
 
-/// The holder of a fencing token: the owner token. After a hand-off within the process, the number of the hand-off
-/// follows.
+/// The holder of a fencing token, for the scripts: the owner token. After a hand-off within the process, a colon and
+/// the number of the hand-off follow.
 pub(crate) struct FenceOf<'a>(pub(crate) &'a Claim);
 
 impl fmt::Display for FenceOf<'_> {

@@ -25,7 +25,7 @@ impl<R: Role> Server<R> {
         let reply = live.call(Script::Downgrade, &command).await?;
         match (reply.verdict, reply.rest()) {
             (1, [waiters, ..]) => {
-                // The downgrade extends the lease, so it needs copies like any renewal.
+                // The downgrade extends the lease, so the replicas must confirm it like a renewal.
                 R::confirm(&live, self.deadline(claim.ttl)).await.map_err(Failure::in_doubt)?;
                 Ok(Renewal::Renewed { sent: reply.sent, lease: claim.ttl, waiters: Some(count(waiters)?) })
             }
@@ -35,7 +35,7 @@ impl<R: Role> Server<R> {
     }
 }
 
-/// Refuses the downgrade of several keys, without any I/O.
+/// Returns an error if the claim has several keys, which cannot be downgraded. Does no I/O.
 pub(crate) fn has_shared_mode(claim: &Claim) -> LockResult<()> {
     if claim.more.is_empty() {
         return Ok(());

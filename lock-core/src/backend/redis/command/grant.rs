@@ -1,5 +1,5 @@
-//! Completes a grant: waits until enough replicas have it, if `durability` requires that, and subscribes to the
-//! holder's messages.
+//! Completes a grant: subscribes to the holder's messages, and waits for the replicas if `durability` requires copies
+//! of the grant.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::Role;
 use crate::backend::redis::primary::{Primary, PrimaryConnection};
 
-/// Sends a command that grants a lock. Also gets the grant confirmed if that needs no extra round trip.
+/// Sends a command that grants a lock. If no other confirmation is in progress, also requests the confirmation of the
+/// grant in the same round trip.
 pub(super) async fn send_to_grant(
     connection: &PrimaryConnection,
     command: &Cmd,
@@ -21,13 +22,13 @@ pub(super) async fn send_to_grant(
 ) -> Result<(Value, Confirmed), Failure> {
     match &connection.session {
         None => Ok((connection.send(command).await?, None)),
-        // Boxed, because most stores need no copies. Without the box, the future of every call would contain this one.
+        // Boxed, so that the futures of stores without `durability` stay small.
         Some(confirmer) => Box::pin(confirmer.grant(connection, command, deadline)).await,
     }
 }
 
 impl Server<Primary> {
-    /// Returns the grant if it has enough copies; otherwise releases it and returns an error.
+    /// Returns the grant if enough replicas have it. Otherwise releases the grant and returns an error.
     pub(super) async fn durable<T>(
         &self,
         connection: &Arc<PrimaryConnection>,
@@ -35,7 +36,7 @@ impl Server<Primary> {
         confirmed: Confirmed,
         deadline: Duration,
     ) -> Result<T, Failure> {
-        // Subscribes before the copies are confirmed: from now on the key is locked and may be force-released.
+        // Subscribes before the confirmation, because the key is already locked and may be force-released.
         connection.subscribe_holders(self.shared().shared_listeners());
         if connection.session.is_none() {
             return Ok(grant);

@@ -22,16 +22,16 @@ use crate::owner::{Owner, OwnerRecord};
 
 /// The number of keys that the server examines in one step of a scan.
 const STEP: usize = 500;
-/// The number of keys that one script examines. If a script has much to report, it stops early, and another script
-/// continues. A script takes a fraction of a millisecond, and a few milliseconds at most.
+/// The maximum number of keys that one script examines. If a script has much to report, it stops early, and another
+/// script continues. A script usually takes a fraction of a millisecond, and a few milliseconds at most.
 const BATCH: usize = 100;
 
 impl<R: Role> Server<R> {
     /// Lists the locks with `SCAN`. The server serves other clients between the steps. Each round trip has its own
     /// deadline.
     pub(crate) async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed, Failure> {
-        // The list is not a snapshot: if a lock is acquired or released during the scan, it may be listed or not.
-        // `SCAN` guarantees only keys that exist during the whole scan.
+        // The list is not a snapshot: a lock that is acquired or released during the scan may be missing. `SCAN`
+        // certainly returns only keys that exist during the whole scan.
         let (mut cursor, mut seen, mut locks) = ("0".to_owned(), HashSet::new(), Vec::new());
         loop {
             let mut scan = Cmd::new();
@@ -76,7 +76,7 @@ impl<R: Role> Server<R> {
             commands.add_command(list(&live, keys.iter().map(String::as_str), foreign));
         }
         let mut answers = live.send_all(&commands).await?;
-        // Listing changes nothing, so the scripts that were answered may run again.
+        // Sends all scripts again, also those that were answered, because listing changes nothing.
         if answers.iter().any(|answer| is_forgotten(Some(answer))) {
             live.send(&live.scripts.load(Script::List)).await?;
             answers = live.send_all(&commands).await?;
@@ -90,7 +90,7 @@ impl<R: Role> Server<R> {
                 }
                 answer => answer.map_err(|failure| live.noted(failure))?,
             };
-            // At least 1. Otherwise a script that examines no key would be sent again forever.
+            // Counts at least 1. Otherwise a script that examines no key would be sent again forever.
             looked += answer.0.max(1);
             found.extend(answer.1);
         }
@@ -102,7 +102,7 @@ impl<R: Role> Server<R> {
         let mut command = live.scripts.call(Script::ForceRelease, iter::once(key.as_str()), 1, 64);
         command.arg(id.as_str());
         match live.run(Script::ForceRelease, &command).await? {
-            // 0 is not a failure: the grant ended before the request arrived, and the next grant must stay.
+            // 0 is not a failure: the grant ended before the request arrived, and a later grant must not be released.
             Value::Int(done) => Ok(done == 1),
             other => Err(Failure::unexpected(&other)),
         }
@@ -166,8 +166,8 @@ fn locks<R: Role>(answer: &Value) -> Result<(usize, Vec<LockInfo>), Failure> {
         Value::ServerError(error) => {
             let failure = Failure::of_reply(error);
             match failure.redirect() {
-                // A node that is cut off from its Cluster cannot report any lock. So the call fails instead of skipping
-                // the key.
+                // The call fails instead of skipping the key, because a node that is cut off from its Cluster cannot
+                // report any lock.
                 Some(Redirect::Down) => Err(Redirect::Down.to_failure()),
                 _ => Err(failure),
             }
@@ -195,7 +195,7 @@ fn info<R: Role>(lock: &Value) -> Option<LockInfo> {
     let holders = holders.iter().map(|value| {
         let mut holder = holder(value)?;
         if R::QUEUES && mode == Mode::Exclusive {
-            // If the value has no time of the grant, the grant came within about a second of its request.
+            // If the value has no time of the grant, the lock was granted within about a second after its request.
             holder.held_since = holder.since();
         }
         Some(holder)
@@ -221,7 +221,7 @@ fn waiter(value: &Value) -> Option<WaiterInfo> {
     Some(WaiterInfo::new(record_of(text(record)?), mode_of(text(mode)?)?))
 }
 
-/// Reads an owner record that has no token in front of it.
+/// Reads an owner record without an owner token.
 fn record_of(record: &str) -> Option<OwnerRecord> {
     OwnerRecord::from_value(&format!("{} {record}", "0".repeat(Owner::TOKEN_LEN)))
 }

@@ -1,4 +1,4 @@
-//! The commands of the store on one server: they build the requests and read the answers.
+//! The calls of the store on one server. Each file builds the requests of its calls and reads the answers.
 
 pub(crate) mod acquire;
 mod downgrade;

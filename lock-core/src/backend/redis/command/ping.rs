@@ -10,9 +10,10 @@ use crate::clock::Clock;
 use crate::error::Result;
 
 impl<R: Role> Server<R> {
-    /// Sends a write that changes nothing, whatever the key contains. The write has the time limit of a call. A server
-    /// that refuses other writes also refuses this one: a replica, a full server, or one that cannot save or has too
-    /// few replicas. If the user has no rights to the key, the server refuses the command before these checks.
+    /// Sends a write that changes nothing, whatever the key contains, within the time limit of a call. A server that
+    /// refuses other writes also refuses this write: a replica, a server without free memory, a server that cannot save
+    /// its data or has too few replicas. If the user has no rights to the key, the server refuses the write before it
+    /// checks any of this.
     pub(crate) async fn ping(&self, key: &str) -> Result<Ping> {
         let call = async {
             let live = self.connections.get().await?;

@@ -27,15 +27,15 @@ impl<R: Role> Server<R> {
         self.within(deadline, self.release(claim, keep_for)).await
     }
 
-    /// Releases the lock if this owner holds it. If `keep_for` is given, the key stays taken for that time. If the
-    /// owner is waiting, its queue entry is removed.
+    /// Releases the lock if this owner holds it. If `keep_for` is given, the key stays locked for that time. If the
+    /// owner waits, its queue entry is removed.
     pub(crate) async fn release(
         &self,
         claim: &Claim,
         keep_for: Option<Duration>,
     ) -> Result<Released, Failure> {
-        // The script needs no time limit: it compares the owner, and no owner is granted twice. So a late release does
-        // no harm.
+        // The script needs no time limit. A late release does no harm, because it releases only a grant of this owner,
+        // and no owner is granted twice.
         let connection = self.connections.get().await?;
         let (script, command) = match keep_for.filter(|keep| !keep.is_zero()) {
             None => (Script::Release, free(&connection, claim)),
@@ -48,7 +48,7 @@ impl<R: Role> Server<R> {
 fn free<S: SessionState>(connection: &Connection<S>, claim: &Claim) -> Cmd {
     let mut command = call(connection, Script::Release, claim);
     command.arg(&unmarked(&claim.owner.token())[..]);
-    // Without these arguments, the script takes its short path.
+    // Without these arguments, the script runs its short path.
     if needs_value(claim) || !claim.more.is_empty() || claim.own_fence().is_some() {
         details(&mut command, claim);
     }
@@ -66,8 +66,8 @@ fn call<S: SessionState>(connection: &Connection<S>, script: Script, claim: &Cla
     connection.scripts.call(script, claim.keys().map(Key::as_str), 6, 64)
 }
 
-/// Returns how an exclusive grant's value begins while no claim waits: with the token, and the space that may become
-/// the mark.
+/// Returns the beginning of an exclusive grant's value while no claim waits: the owner token and a space. The space
+/// becomes the mark when a claim waits.
 pub(crate) fn unmarked(token: &OwnerToken) -> [u8; Owner::TOKEN_LEN + 1] {
     let mut head = [b' '; Owner::TOKEN_LEN + 1];
     head[..Owner::TOKEN_LEN].copy_from_slice(token.as_str().as_bytes());
@@ -94,8 +94,7 @@ pub(crate) fn needs_value(claim: &Claim) -> bool {
 fn read(answer: Result<Value, Failure>) -> Result<Released, Failure> {
     match answer {
         Ok(Value::Int(1)) => Ok(Released::Released),
-        // A repeated release also gets this answer if the first answer was lost. The caller cannot distinguish the two
-        // cases.
+        // The lease has expired, or the answer to an earlier release was lost. The two cases cannot be distinguished.
         Ok(Value::Int(0)) => Ok(Released::Expired),
         Ok(Value::Int(-1)) => Ok(Released::Taken),
         Ok(other) => Err(Failure::unexpected(&other)),

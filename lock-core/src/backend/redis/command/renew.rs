@@ -23,7 +23,7 @@ pub(crate) const PER_SCRIPT: usize = 100;
 pub(crate) type Verdict = renewal::Verdict<Reaction>;
 
 impl<R: Role> Server<R> {
-    /// Renews a batch. If one script fails, the other scripts still count.
+    /// Renews a batch. If one script fails, the verdicts of the other scripts still count.
     pub(crate) async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Renewal> {
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else {
             return Vec::new();
@@ -33,7 +33,7 @@ impl<R: Role> Server<R> {
         let chunks: Vec<&[KeyLease<'_>]> = locks.chunks(PER_SCRIPT).collect();
         let answers = match tokio::time::timeout(deadline, self.renew_chunks(&chunks, false)).await {
             Ok(answers) => answers,
-            // A missing answer is neither a renewal nor a loss. The leases stay as they were, and the renewer retries.
+            // A missing answer is neither a renewal nor a loss, so the renewer retries.
             Err(_) => Err(self.elapsed(deadline)),
         };
         let answers = answers.unwrap_or_else(|failure| vec![Verdict::Unknown(failure); locks.len()]);
@@ -49,16 +49,16 @@ impl<R: Role> Server<R> {
     ) -> Result<Vec<Verdict>, Failure> {
         let live = self.connections.get().await?;
         let all: Vec<usize> = (0..chunks.len()).collect();
-        // Answers are stored by chunk and not by arrival: if a script was forgotten, the second pipeline returns its
-        // answer.
+        // Stores the answers by chunk and not by arrival, because the second pipeline returns the answers of the
+        // scripts that were forgotten.
         let mut answers = vec![None; chunks.len()];
         let mut sent = run(&live, (chunks, asking), &all, &mut answers).await?;
         let forgotten: Vec<usize> =
             all.into_iter().filter(|&at| is_forgotten(answers[at].as_ref())).collect();
         if !forgotten.is_empty() {
             live.send(&live.scripts.load(Script::Renew)).await?;
-            // The answers of the first pipeline need the earlier moment. The earlier moment is also valid for the
-            // second pipeline, because a lease counts from any moment before its request was sent.
+            // If both pipelines returned answers, the earlier moment is used. It is also safe for the second pipeline,
+            // because a lease may count from any moment before its request was sent.
             let again = run(&live, (chunks, asking), &forgotten, &mut answers).await?;
             if forgotten.len() == chunks.len() {
                 sent = again;
@@ -73,15 +73,15 @@ impl<R: Role> Server<R> {
         let deadline = deadline(shortest.unwrap_or_default(), self.timeout());
         let renewed = |verdict: &Verdict| matches!(verdict, Verdict::Renewed(..));
         if verdicts.iter().any(renewed) {
-            // The renewer has its own connection, which continues if the holder's runtime ends or is blocked. With this
-            // subscription, a forced release is still reported.
+            // The renewer has its own connection, which works even if the holder's runtime has ended or is blocked. So
+            // with this subscription, a forced release is still reported.
             live.subscribe_holders(self.shared().shared_listeners());
         }
         if verdicts.iter().any(renewed)
             && let Err(failure) = R::confirm(&live, deadline).await
         {
-            // The primary has the longer lease, but after a failover the next primary may not. Only the previous lease
-            // is certain.
+            // Only the previous lease is certain: the primary has the longer lease, but after a failover the next
+            // primary may not have it.
             let unconfirmed = verdicts.iter_mut().filter(|verdict| matches!(verdict, Verdict::Renewed(..)));
             unconfirmed.for_each(|verdict| *verdict = Verdict::Unknown(failure.clone().in_doubt()));
         }
@@ -109,8 +109,7 @@ async fn run<S: SessionState>(
         }
         commands.add_command(script(live, chunks[at]));
     }
-    // Read before the first byte is sent. If a lease counted from the answer, it would seem longer than it is on the
-    // server.
+    // Read before the first byte is sent: a lease that counts from the answer would end later than on the server.
     let sent = Clock::Suspend.now();
     let received = live.send_all(&commands).await?;
     // With ASKING, every second answer belongs to an ASKING.
@@ -133,7 +132,7 @@ fn script<S: SessionState>(live: &Connection<S>, chunk: &[KeyLease<'_>]) -> Cmd 
         };
         command.arg(millis(lock.ttl));
     }
-    // The fencing tokens, if any, follow the pairs. Without them, the script ends on its short path.
+    // The fencing tokens, if any, follow the pairs. Without fencing tokens, the script runs its short path.
     for (number, lock) in chunk.iter().enumerate() {
         if lock.claim.is_fenced() {
             let own = lock.claim.own_fence().map_or(0, FencingToken::get);
@@ -168,7 +167,8 @@ fn verdict(answer: &Value, sent: Moment) -> Verdict {
         Value::Int(number) if *number > 0 => {
             Verdict::Renewed(sent, usize::try_from(number - 1).unwrap_or(usize::MAX))
         }
-        // This error is about one lock. If a key has another type, the other locks of the batch must still be renewed.
+        // This error concerns one lock, for example because its key has another type. The other locks are still
+        // renewed.
         Value::BulkString(text) => Verdict::Unknown(Failure::of_text(&String::from_utf8_lossy(text))),
         other => Verdict::Unknown(Failure::unexpected(other)),
     }

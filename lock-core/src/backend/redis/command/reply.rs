@@ -15,7 +15,7 @@ use crate::error::LockErrorKind;
 use crate::key::Key;
 use crate::owner::{Owner, OwnerRecord};
 
-/// The digits that replace the token of the last holder in the value of a kept key.
+/// The digits that replace the owner token in the value of a kept key: a key that stays locked after its release.
 const NO_TOKEN: &str = "000000000000000000000000000000000000000000000000";
 
 /// Reads a grant of the full lease from `{.., waiters or nil[, fence]}`. If the fencing token is ahead of the server's
@@ -45,7 +45,7 @@ pub(crate) fn fence(claim: &Claim, now: i64, number: &Value) -> Result<FencingTo
             // From now on, every renewal must also extend the time for which the server remembers the token.
             claim.mark_fenced();
             // If a token is ahead of the clock, the clock was set back. Then the process must not derive further tokens
-            // from it.
+            // from this token.
             if *number > now {
                 claim.mark_fence_ahead();
             }
@@ -64,8 +64,8 @@ pub(crate) fn count(value: &Value) -> Result<usize, Failure> {
 }
 
 /// Reads the holder and the waiters from `{.., pttl, holder, others, place, own[, kept]}`. These are hints, so an
-/// unreadable part is omitted. `sent` is when the request was sent. `queued` is whether the claim is queued; it is used
-/// if the answer has no `kept`.
+/// unreadable part is omitted. `sent` is the time at which the request was sent. If the answer has no `kept`, `queued`
+/// says whether the claim is queued.
 pub(crate) fn held(rest: &[Value], sent: Moment, queued: bool) -> Held {
     let number = |at: usize| match rest.get(at) {
         Some(Value::Int(number)) => Some(*number),
@@ -81,7 +81,7 @@ pub(crate) fn held(rest: &[Value], sent: Moment, queued: bool) -> Held {
     // A release that keeps the key removes the token from the value; see keep.lua.
     let kept = holder.is_some() && value.is_some_and(|value| value.starts_with(NO_TOKEN));
     Held {
-        // -1 means a foreign lock without an expiry.
+        // -1 means that the key has no expiry: it is a lock of another library.
         remaining: number(0).and_then(|left| u64::try_from(left).ok()).map(Duration::from_millis),
         // For a latch, and for a key that is being granted to a waiter, the answer contains no value.
         foreign: is_held && holder.is_none(),
@@ -95,7 +95,7 @@ pub(crate) fn held(rest: &[Value], sent: Moment, queued: bool) -> Held {
     }
 }
 
-/// Reads the refusal of `claim`. If the claim has several keys, the answer ends with the number of the held key.
+/// Reads the answer *held* to `claim`. If the claim has several keys, the answer ends with the number of the held key.
 pub(crate) fn refused(claim: &Claim, rest: &[Value], sent: Moment) -> Held {
     let [answer @ .., Value::Int(number)] = rest else { return held(rest, sent, false) };
     if claim.more.is_empty() {
@@ -139,7 +139,7 @@ pub(super) fn mode_of(code: &str) -> Option<Mode> {
     }
 }
 
-/// Reads the error of a key in an incompatible mode, from `{.., mode[, number of the key]}`.
+/// Returns the failure for a key in an incompatible mode. Reads `{.., mode[, number of the key]}`.
 pub(crate) fn conflict(rest: &[Value], asked: Use) -> Failure {
     let code = match rest.first() {
         Some(Value::BulkString(code)) => std::str::from_utf8(code).ok(),
@@ -155,8 +155,8 @@ pub(crate) fn conflict(rest: &[Value], asked: Use) -> Failure {
     Failure::new(LockErrorKind::InvalidRequest, conflict::in_use("the key", in_force, asked))
 }
 
-/// Reads the conflict between `claim` and the mode of its key. If the claim has several keys, the number of the key
-/// follows the mode.
+/// Returns the failure for a conflict between `claim` and the mode of its key. If the claim has several keys, the
+/// answer contains the number of the key after the mode.
 pub(crate) fn clash(claim: &Claim, rest: &[Value]) -> Failure {
     let failure = conflict(rest, Use::Lock(claim.mode));
     match rest.get(1) {

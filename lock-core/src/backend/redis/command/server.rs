@@ -20,7 +20,7 @@ pub(crate) struct Server<R: Role = Primary> {
 }
 
 impl<R: Role> Server<R> {
-    /// Creates a server with the connection over which it was checked. Dials at once if there is none.
+    /// Creates a server with the connection over which it was checked. Without a connection, dials at once.
     pub(crate) fn new(shared: Arc<Shared<R>>, first: Option<Session<R>>) -> Self {
         Self { connections: PerRuntime::new(shared, first) }
     }
@@ -53,8 +53,8 @@ impl<R: Role> Server<R> {
     /// call.
     pub(crate) fn elapsed(&self, deadline: Duration) -> Failure {
         match self.connections.failure() {
-            // Since the request was sent, the connection may have been lost, and a new dial may have failed. The error
-            // contains that reason. The request may still have been executed.
+            // Since the request was sent, the connection was lost, and a new dial has failed. The error contains the
+            // reason of that failure. The request may still have been executed.
             Some(last) => last.in_doubt(),
             None => Failure::no_answer(deadline),
         }

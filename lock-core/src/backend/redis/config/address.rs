@@ -16,14 +16,14 @@ pub(crate) enum Address {
     Unix(PathBuf),
     /// The primary that the sentinels name.
     Sentinel(Sentinels),
-    /// A Cluster: at least one of its nodes. The listed nodes name the others.
+    /// Some nodes of a Cluster, at least one. These nodes return the addresses of the others.
     Cluster(Vec<Endpoint>),
 }
 
 /// The sentinels of one primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sentinels {
-    /// The addresses of the sentinels; at least one.
+    /// The addresses of the sentinels. There is at least one.
     pub(crate) places: Vec<Endpoint>,
     /// The name of the primary in the configuration of the sentinels.
     pub(crate) master: String,

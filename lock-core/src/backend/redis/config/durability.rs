@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// The largest number of replicas that a URL may contain. A larger number is a typing error.
+/// The largest number of replicas that a URL may require. A larger number is certainly a typing error.
 const MOST: u32 = 1_000;
 
-/// The copies that a lock needs before it counts as granted.
+/// The copies of a lock that must exist before the lock counts as granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
     /// This many replicas have the lock in memory.
@@ -41,7 +41,7 @@ impl Durability {
         let number = |text: &str| text.trim().parse::<u32>().ok().filter(|number| *number <= MOST);
         match name {
             "replicas" => number(arguments).filter(|replicas| *replicas > 0).map(Self::Replicas),
-            // Without any copy there is no durability, so at least one number must not be 0.
+            // At least one number must not be 0: `aof(0,0)` would require no copy at all.
             "aof" => {
                 let (local, replicas) = arguments.split_once(',')?;
                 let (local, replicas) = (number(local)?, number(replicas)?);

@@ -1,4 +1,4 @@
-//! The settings taken from a `redis` client of the application.
+//! Copies the settings of a `redis` client of the application.
 
 use ::redis::{ConnectionAddr, ConnectionInfo};
 

@@ -6,7 +6,7 @@ use super::parse::number;
 use super::{Address, Config};
 use crate::error::Result;
 
-/// Applies the same check to a name as `CLIENT SETNAME`, so that no server refuses the name.
+/// Checks a name by the rules of `CLIENT SETNAME`, so that no server refuses the name.
 fn client_name(name: String) -> Result<String> {
     if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(name);

@@ -10,8 +10,8 @@ use super::durability::{Durability, MinReplicas};
 use crate::backend::remote::TlsFiles;
 use crate::backend::remote::tries::CONNECT_TIMEOUT;
 
-/// The default time limit of a dial after a connection was lost. If a dial takes longer, the network is probably
-/// dropping packets.
+/// The default time limit of a dial after a connection was lost. If a dial takes longer, the network probably drops
+/// packets.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The settings of a URL. `Debug` shows no credentials.
@@ -25,7 +25,7 @@ pub(crate) struct Config {
     pub(crate) sentinel_login: Option<(Option<String>, String)>,
     /// The files of a `rediss://` URL; `None` without TLS.
     pub(crate) tls: Option<TlsFiles>,
-    /// The copies that a lock needs before it counts as granted.
+    /// The copies of a lock that must exist before the lock counts as granted.
     pub(crate) durability: Option<Durability>,
     /// What to do if `min-replicas-to-write` cannot be read.
     pub(crate) min_replicas: MinReplicas,
@@ -54,10 +54,10 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
-    /// The default time limit of a call. A healthy server answers in less than a millisecond. Half a second leaves time
-    /// for two retransmissions.
+    /// The default time limit of a call. A healthy server answers in less than a millisecond. Half a second is enough
+    /// for two retransmissions of a lost packet.
     pub(crate) const CALL_TIMEOUT: Duration = Duration::from_millis(500);
-    /// The user of a connection if the URL names none.
+    /// The user of a connection if the URL names no user.
     const DEFAULT_USER: &str = "default";
 
     pub(super) fn new(address: Address, user: Option<String>, password: Option<String>, db: i64) -> Self {

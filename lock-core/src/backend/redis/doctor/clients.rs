@@ -5,7 +5,7 @@ use crate::backend::{Finding, Severity};
 
 /// The percentage of `maxclients` above which a server counts as nearly full.
 const NEARLY_FULL: u64 = 90;
-/// The shortest `timeout` for idle connections that a healthy process never reaches, in seconds.
+/// A healthy process never leaves a connection idle for this time, in seconds.
 const LONG: u64 = 10;
 
 /// Returns the advice to allow more clients.

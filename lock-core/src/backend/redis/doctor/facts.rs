@@ -28,7 +28,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns the settings to read. Each needs its own request: servers before 7.0 accept one name per request.
+    /// Returns the names of the settings to read. Each name needs its own request, because servers before 7.0 accept
+    /// one name per request.
     fn settings(self) -> &'static [&'static str] {
         static ALL: [&str; 6] = [
             "save",
@@ -59,7 +60,8 @@ pub(crate) struct Facts {
     pub(super) settings: HashMap<String, String>,
     /// The error code if the server refuses `CONFIG GET`.
     pub(super) refused: Option<String>,
-    /// How far the server's clock is certainly ahead of this machine's clock, in ms. Negative if it is behind.
+    /// How far the server's clock is certainly ahead of this machine's clock, in ms. Negative if the server's clock is
+    /// behind.
     pub(crate) ahead: i64,
 }
 
@@ -123,12 +125,12 @@ impl Facts {
     }
 }
 
-/// Returns how far the server's clock is certainly ahead of ours, in ms; negative if behind. The clock showed `now`
-/// (us).
+/// Returns how far the server's clock is certainly ahead of this machine's clock, in ms. The result is negative if the
+/// server's clock is behind. The server's clock showed `now` (us).
 fn ahead(now: i64, (sent, received): (Duration, Duration)) -> i64 {
     let since = |time: Duration| now.saturating_sub(i64::try_from(time.as_micros()).unwrap_or(i64::MAX));
     let (least, most) = (since(received), since(sent));
-    // The server read its clock between the two times. Only a difference outside this interval is certain.
+    // The server read its clock between `sent` and `received`. If `now` is in that interval, no difference is certain.
     if least > 0 { least / 1_000 } else { most.min(0) / 1_000 }
 }
 

@@ -7,7 +7,7 @@ use crate::backend::{Finding, Severity};
 const NEARLY_FULL: u64 = 90;
 const MB: u64 = 1_048_576;
 
-/// Returns the memory that counts against the limit. The buffers of replicas and of the append-only file do not count.
+/// Returns the memory that counts for the limit. The buffers of replicas and of the append-only file do not count.
 fn used(facts: &Facts) -> u64 {
     facts.number("used_memory").saturating_sub(facts.number("mem_not_counted_for_evict"))
 }
@@ -19,7 +19,7 @@ fn percent(facts: &Facts) -> u64 {
 
 /// Returns the eviction policy, if it can evict locks.
 fn evicts(facts: &Facts) -> Option<&str> {
-    // Without a limit nothing is evicted, whatever the policy is.
+    // Without a limit, the server evicts nothing, whatever the policy is.
     let policy = facts.text("maxmemory_policy").filter(|policy| *policy != "noeviction");
     policy.filter(|_| facts.number("maxmemory") > 0)
 }

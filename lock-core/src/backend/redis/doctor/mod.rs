@@ -1,4 +1,4 @@
-//! Findings about risks for locks on a server.
+//! Finds risks for the locks on a server.
 //!
 //! [`Facts`] are read in one round trip. Each rule is a pure function that maps the facts to at most one finding.
 

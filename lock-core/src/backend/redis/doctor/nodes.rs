@@ -23,7 +23,8 @@ pub(super) fn slots(facts: &Facts) -> Option<Finding> {
         (1.., 0) => {
             "`redis-cli --cluster check <host:port of a node>`, then `redis-cli --cluster fix <host:port of a node>`"
         }
-        // `fix` would assign the slots of the failed nodes to other nodes, without the locks.
+        // Does not advise `redis-cli --cluster fix`, which would assign the slots of the failed nodes to other nodes
+        // without the locks.
         _ => {
             "start the node that failed (`CLUSTER NODES` names it); only if it is certainly stopped, `CLUSTER FAILOVER FORCE` \
              on its replica"

@@ -4,7 +4,7 @@ use super::{Facts, Kind, set};
 use crate::backend::redis::config::Durability;
 use crate::backend::{Finding, Severity};
 
-/// The largest lag of a replica that keeps up, in seconds. A replica reports once a second.
+/// The largest lag of a healthy replica, in seconds. A replica reports once a second.
 const KEEPS_UP: u64 = 3;
 
 /// The command that adds a replica to a Cluster node.

@@ -7,7 +7,7 @@ use crate::backend::redis::link::{SentinelView, sentinel_views};
 use crate::backend::{Finding, Severity};
 use crate::error::Result;
 
-/// The smallest number of sentinels of which one may fail.
+/// The smallest number of sentinels that still have a majority if one of them fails.
 const ENOUGH: u64 = 3;
 
 impl Server {
@@ -28,7 +28,8 @@ impl Server {
 
 /// Returns the findings about the sentinels. `views` contains the name and the view of each sentinel.
 fn of_sentinels(views: &[(String, SentinelView)], master: &str, user: &str) -> Vec<Finding> {
-    // A sentinel that has not found the others yet reports a smaller number. A sentinel that is gone is still counted.
+    // Uses the largest number, because a sentinel that has not found all others yet reports a smaller number. Sentinels
+    // that no longer exist are still counted.
     let all = views.iter().filter_map(|(_, view)| match view {
         SentinelView::Watches { others, .. } => Some(others + 1),
         SentinelView::Refused(_) | SentinelView::Silent(_) => None,

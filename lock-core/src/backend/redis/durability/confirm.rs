@@ -1,17 +1,16 @@
 //! Waits until replicas have the writes of a connection. Many callers share one wait.
 //!
-//! WAIT is sent over the connection that sent the write, because WAIT covers only the last write of its own connection.
-//! A separate connection would have to write first. If a failover happens before that write, the next primary receives
-//! the write and confirms it, although it never received the grant. With one connection, the same server process
-//! executes both commands. Otherwise the connection breaks, and neither command counts.
+//! WAIT must be sent over the connection that sent the write, because WAIT confirms only writes of its own connection.
+//! A separate connection would have to make a write of its own first. If a failover happened before that write, the
+//! next primary would confirm it, although it never received the grant. Over one connection, the same server process
+//! executes the write and the WAIT. If the connection breaks, neither counts.
 //!
-//! This has a cost: while the server waits for copies, it executes no other command of that connection. So only one
-//! WAIT runs at a time. A WAIT covers every write that was answered before the WAIT was sent, so 64 grants need about
-//! three WAITs. A WAIT takes at most a third of the call's deadline. Renewals and every runtime have connections of
-//! their own. Like any request, a heartbeat queues behind a WAIT, so the supervisor allows heartbeats that much more
-//! time.
+//! While the server waits for replicas, it executes no other command of that connection. So only one WAIT runs at a
+//! time. A WAIT covers every write that was answered before the WAIT was sent, so 64 grants need about three WAITs. A
+//! WAIT takes at most a third of the call's deadline. Renewals and every runtime have connections of their own. A
+//! heartbeat of the connection may have to wait behind a WAIT, so the supervisor gives heartbeats more time.
 //!
-//! No confirmation outlives its connection: a write is confirmed over the connection that sent it, or not at all.
+//! A write is confirmed over the connection that sent it, or not at all.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,8 +23,8 @@ use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::{Connection, SessionState};
 use crate::backend::redis::units::millis;
 
-/// The time limit of one confirmation is the call's deadline divided by this. The call may first have to wait for
-/// another call's confirmation, and enough time must remain to release a grant without copies.
+/// The time limit of one confirmation is the call's deadline divided by this number. The call may first have to wait
+/// for the confirmation of another call. If its own confirmation fails, there must be time left to release the grant.
 const SHARE_OF_DEADLINE: u32 = 3;
 
 /// Confirms the writes of one connection.
@@ -48,8 +47,8 @@ struct Round {
 }
 
 impl Round {
-    /// Returns whether this confirmation decides about write `number`. If its WAIT found too few copies, a WAIT with a
-    /// shorter time limit would not find more.
+    /// Returns whether write `number` needs no further WAIT: either this confirmation has found enough copies of the
+    /// write, or it has waited at least as long for them as a further WAIT would.
     fn settles(&self, number: u64, durability: Durability, patience: Duration) -> bool {
         self.covers >= number && (durability.is_met(self.copies) || self.patience >= patience)
     }
@@ -68,7 +67,7 @@ impl Confirmer {
     }
 }
 
-/// Returns the time limit of one confirmation in a call with this deadline, in whole milliseconds, the server's unit.
+/// Returns the time limit of one confirmation in a call with this deadline. The server needs whole milliseconds.
 pub(crate) fn patience(deadline: Duration) -> Duration {
     Duration::from_millis(millis(deadline / SHARE_OF_DEADLINE))
 }
@@ -77,22 +76,23 @@ pub(crate) fn patience(deadline: Duration) -> Duration {
 pub(crate) type Confirmed = Option<Result<(), Failure>>;
 
 impl Confirmer {
-    /// Sends a command that grants a lock. If no confirmation is in progress, also requests one in the same pipeline.
-    /// Otherwise the caller must [confirm](Self::confirm) the grant afterwards, together with other grants.
+    /// Sends a command that grants a lock. If no confirmation is in progress, the same pipeline also requests a
+    /// confirmation. Otherwise the caller must [confirm](Self::confirm) the grant afterwards, together with other
+    /// grants.
     pub(crate) async fn grant<S: SessionState>(
         &self,
         connection: &Connection<S>,
         command: &Cmd,
         deadline: Duration,
     ) -> Result<(Value, Confirmed), Failure> {
-        // Not awaited: a grant must not wait for the confirmation of another grant.
+        // Does not wait for the mutex: a grant must not wait for the confirmation of another grant.
         let Ok(mut last) = self.last.try_lock() else { return Ok((connection.send(command).await?, None)) };
         let (durability, patience) = (self.durability, patience(deadline));
         // A write is numbered after its answer, so all writes with a number precede this WAIT.
         let covers = self.written.load(Ordering::Acquire);
         let mut both = Pipeline::with_capacity(2);
-        // The grant is first: WAIT covers the earlier writes of this connection. If the key is held, nothing is
-        // written, and WAIT answers for earlier writes.
+        // The grant comes first, because WAIT covers the earlier writes of this connection. If the key is held, the
+        // command writes nothing, and WAIT confirms only earlier writes.
         both.add_command(command.clone()).add_command(durability.command(patience));
         let mut answers = connection.send_all(&both).await?.into_iter();
         let answer = match answers.next().unwrap_or_default() {
@@ -102,7 +102,7 @@ impl Confirmer {
         };
         let copies = match durability.read(&answers.next().unwrap_or_default()) {
             Ok(copies) => copies,
-            // The confirmation failed, but the grant may be in the store. With its answer, the caller can release it.
+            // The confirmation failed, but the grant may be in the store. The caller needs its answer to release it.
             Err(failure) => return Ok((answer, Some(Err(connection.noted(failure))))),
         };
         *last = Round { covers, copies, patience };
@@ -111,7 +111,7 @@ impl Confirmer {
 
     /// Waits until every answered write of this connection has enough copies. The error contains the number of copies.
     ///
-    /// The caller's write must have been sent over this connection, because WAIT covers only the last write of its own
+    /// The caller's write must have been sent over this connection, because WAIT confirms only writes of its own
     /// connection.
     pub(crate) async fn confirm<S: SessionState>(
         &self,
@@ -119,16 +119,17 @@ impl Confirmer {
         deadline: Duration,
     ) -> Result<(), Failure> {
         let (durability, patience) = (self.durability, patience(deadline));
-        // Numbered before the wait for the mutex, so that a confirmation that starts in between covers this write.
+        // The write gets its number before the wait for the mutex, so that a confirmation that starts meanwhile covers
+        // this write.
         let number = self.written.fetch_add(1, Ordering::AcqRel) + 1;
-        // The caller that confirms for all callers may no longer be polled. Then this caller sends its own WAIT.
+        // The caller that holds the mutex may no longer be polled. Then this caller sends its own WAIT.
         let Ok(mut last) = tokio::time::timeout(patience, self.last.lock()).await else {
             let answer = connection.send(&durability.command(patience)).await?;
             return Round { covers: number, copies: durability.read(&answer)?, patience }.verdict(durability);
         };
         // While this caller waited, the confirmation of another caller may have covered this write.
         if !last.settles(number, durability, patience) {
-            // Read before WAIT is sent: a write that is numbered later may follow the WAIT.
+            // Read before WAIT is sent, because a write that gets its number later may be executed after the WAIT.
             let covers = self.written.load(Ordering::Acquire);
             // The mutex is held across this await. If this caller is dropped here, `last` keeps its old value, so the
             // next caller sends its own WAIT.

@@ -1,4 +1,5 @@
-//! The copies of a write, and the check whether a server can confirm the copies that a lock needs.
+//! Defines which copies of a write a lock needs, and checks whether a server can confirm them. The *copies* of a write
+//! are on the replicas, or on a disk.
 //!
 //! Source: [WAIT](https://redis.io/docs/latest/commands/wait/),
 //! [WAITAOF](https://redis.io/docs/latest/commands/waitaof/).
@@ -17,7 +18,7 @@ use crate::error::LockErrorKind;
 
 /// The version that introduced WAITAOF.
 const WAITAOF: (u32, u32) = (7, 2);
-/// The copies of a write.
+/// The copies of a write that the server has confirmed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Copies {
     /// Whether the primary has the write on disk.
@@ -33,12 +34,12 @@ impl Durability {
             Self::Replicas(replicas) => command.arg("WAIT").arg(replicas),
             Self::Aof { local, replicas } => command.arg("WAITAOF").arg(u8::from(local)).arg(replicas),
         };
-        // Never 0, because the server would then wait forever.
+        // `millis` never returns 0. With 0, the server would wait forever.
         command.arg(millis(patience));
         command
     }
 
-    /// Returns the same command for zero copies. The server answers it at once. The answer shows whether the server
+    /// Returns the same command for zero copies, which the server answers at once. The answer shows whether the server
     /// supports the command and whether the user may send it.
     fn rehearsal(self) -> Cmd {
         match self {
@@ -66,7 +67,7 @@ impl Durability {
     /// Returns whether these copies are enough.
     pub(crate) fn is_met(self, copies: Copies) -> bool {
         let disk = matches!(self, Self::Aof { local: true, .. });
-        // The numbers decide, not the arrival of an answer: WAIT also answers when its time limit has passed.
+        // Compares the numbers, because WAIT also answers when its time limit has passed.
         copies.replicas >= self.replicas() && (copies.local || !disk)
     }
 
@@ -83,13 +84,12 @@ impl Durability {
             "{who}{count} of {wanted} {replicas} acknowledged it within {patience:?}, so it does not count \
              (`durability={self}`)"
         );
-        // The failure is not marked as in doubt here. The caller does that if a grant or a token may remain in the
-        // store.
+        // This failure is not in doubt yet. The caller makes it in doubt if a grant or a token may remain in the store.
         Failure::new(LockErrorKind::Unavailable, text)
     }
 
-    /// Refuses a server that cannot guarantee the copies. `info` is its answer to `INFO`. `min_replicas` decides what
-    /// happens if the user may not read `min-replicas-to-write`.
+    /// Returns an error if the server cannot guarantee the copies. `info` is its answer to `INFO`. `min_replicas`
+    /// decides what happens if the user may not read `min-replicas-to-write`.
     pub(crate) async fn prove(
         self,
         info: &str,
@@ -99,13 +99,13 @@ impl Durability {
         self.suits(info)?;
         let mut questions = Pipeline::with_capacity(2);
         questions.add_command(self.rehearsal());
-        // A copy on the primary's own disk needs no replica, so the setting is irrelevant then.
+        // If only the primary's own disk must have a copy, the setting does not matter.
         if self.replicas() > 0 {
             questions.cmd("CONFIG").arg("GET").arg("min-replicas-to-write");
         }
         let answers = connection.clone().send_packed_commands(&questions, 0, questions.len()).await;
         let answers = answers.map_err(|error| Failure::of_error(&error))?;
-        // Reports a missing permission or an unknown command now, instead of at the first lock.
+        // A missing permission or an unknown command is an error now, and not only at the first lock.
         self.read(answers.first().unwrap_or(&Value::Nil))?;
         match answers.get(1) {
             Some(setting) => self.guards(setting, min_replicas),
@@ -113,7 +113,7 @@ impl Durability {
         }
     }
 
-    /// Checks that the server supports the command, and that it has the file that the command needs.
+    /// Checks that the server has the append-only file that the command needs, and supports the command.
     fn suits(self, info: &str) -> Result<(), Failure> {
         let refuse = |text: String| Err(Failure::new(LockErrorKind::Unsupported, text));
         let Self::Aof { local, .. } = self else { return Ok(()) };
@@ -159,7 +159,7 @@ impl Durability {
             }
             setting => from_redis_value(setting.clone()).unwrap_or_default(),
         };
-        // If the answer lacks the setting, this does not mean 0. The setting then counts as unreadable.
+        // If the answer does not contain the setting, the setting is not 0 but counts as unreadable.
         let found = settings.get("min-replicas-to-write").and_then(|text| text.parse::<u32>().ok());
         match found {
             Some(found) if found >= wanted => Ok(Proof::Whole),
@@ -262,7 +262,7 @@ mod tests {
             (setting("2"), read, Ok(Proof::Whole)),
             (setting("3"), assumed, Ok(Proof::Whole)),
             (setting("1"), read, Err("it is 1")),
-            // A setting that can be read is not assumed.
+            // `assumed` does not apply to a setting that can be read.
             (setting("1"), assumed, Err("it is 1")),
             (refusal(), read, Err("could not be read (NOPERM)")),
             (refusal(), assumed, Ok(Proof::Assumed)),

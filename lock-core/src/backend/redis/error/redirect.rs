@@ -9,7 +9,7 @@ pub(crate) enum Redirect {
     Moved { slot: u16, place: Endpoint },
     /// The slot is being moved to another node, and the key is not on this node.
     Ask(Endpoint),
-    /// The slot is being moved, and the keys of the request are on both nodes.
+    /// The slot is being moved, and only some keys of the request are on this node.
     Later,
     /// The node cannot reach the other nodes, or the slot has no node.
     Down,
@@ -23,7 +23,7 @@ impl Redirect {
                 let (slot, place) = details.split_once(' ')?;
                 let (host, port) = place.trim_end().rsplit_once(':')?;
                 let (slot, port) = (slot.parse().ok()?, port.parse().ok()?);
-                // `?` is sent for a node that should announce a host name but has none.
+                // The host is `?` if the node should announce a host name but has none.
                 let host = if host == "?" { "" } else { host.trim_matches(['[', ']']) };
                 let place = (host.to_owned(), port);
                 Some(if code == "ASK" { Self::Ask(place) } else { Self::Moved { slot, place } })

@@ -1,5 +1,4 @@
-//! Script calls: sends a script call, loads a script that the server has forgotten, and reads the server's clock from
-//! the answer.
+//! Sends script calls, loads scripts that the server has forgotten, and reads the server's clock from the answers.
 
 use ::redis::{Cmd, Value};
 
@@ -9,7 +8,7 @@ use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::redis::scripts::Script;
 use crate::clock::{Clock, Moment};
 
-/// The answer of a script, `{verdict, now, ..}`: its verdict, the server's time, and further elements.
+/// The answer of a script, `{verdict, now, ..}`: the verdict, the server's time, and further elements.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) verdict: i64,
@@ -57,7 +56,7 @@ impl<S: SessionState> Connection<S> {
     /// Calls a script that answers `{verdict, now, ..}`, and updates the estimate of the server's clock.
     pub(crate) async fn call(&self, script: Script, command: &Cmd) -> Result<Reply, Failure> {
         // Read before the request is sent, because the lease counts from here. If the script must be loaded, the
-        // request is sent twice. The lease then still counts from the first request, so it only ends earlier.
+        // request is sent twice. The lease then still counts from the first request and only ends earlier.
         let sent = Clock::Suspend.now();
         let answer = self.run(script, command).await?;
         self.reply(answer, sent)
@@ -74,7 +73,7 @@ impl<S: SessionState> Connection<S> {
     /// Sends an EVALSHA. If the server has forgotten the script, loads it and sends the command again.
     pub(crate) async fn run(&self, script: Script, command: &Cmd) -> Result<Value, Failure> {
         match self.send(command).await {
-            // The server executed nothing, so sending the command again does not execute the request twice.
+            // The server has not executed the command, so it may be sent again.
             Err(failure) if failure.reaction == Reaction::LoadScripts => {
                 // After a SCRIPT FLUSH, many callers may load the same script at once. A second load changes nothing.
                 self.send(&self.scripts.load(script)).await?;

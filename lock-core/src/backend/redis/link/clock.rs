@@ -7,7 +7,7 @@ use ::redis::Value;
 use crate::backend::redis::error::Failure;
 use crate::clock::Moment;
 
-/// An estimate of the server's clock: how far it is ahead of the clock of this process, in us.
+/// An estimate of how far the server's clock is ahead of the clock of this process, in us.
 #[derive(Debug)]
 pub(crate) struct ServerClock(AtomicI64);
 
@@ -18,10 +18,10 @@ impl ServerClock {
 
     /// Updates the estimate: the server's clock showed `now` (in us) at a moment between `sent` and `received`.
     ///
-    /// The known difference is kept as long as it is consistent with this answer. So the quickest answer determines the
-    /// estimate, and slow answers do not spoil it. An answer is inconsistent if it is more precise than the earlier
-    /// answer, or if the server's clock was set. Then the difference is computed from `sent`. An estimate from `sent`
-    /// can only be too high, so the server never refuses a request too early because of the estimate.
+    /// The known difference is kept if it is consistent with this answer. So the quickest answer determines the
+    /// estimate, and slow answers do not change it. If the difference is inconsistent with this answer, the answer is
+    /// more precise than earlier answers, or the server's clock was set. Then the difference is computed from `sent`.
+    /// Such an estimate can only be too high, so the server never refuses a request too early because of it.
     pub(crate) fn learn(&self, now: i64, sent: Moment, received: Moment) {
         // The server read its clock between the two moments, so the difference is between these bounds.
         let (least, most) = (now.saturating_sub(micros(received)), now.saturating_sub(micros(sent)));
@@ -36,7 +36,7 @@ impl ServerClock {
     }
 }
 
-/// Returns the time of the clock that continues during suspend, like the server's clock, in us.
+/// Returns a moment in us, by a clock that continues during suspend, as the server's clock does.
 fn micros(moment: Moment) -> i64 {
     moment.parts().1 / 1_000
 }
@@ -82,7 +82,7 @@ mod tests {
         let clock = ServerClock::new(1_000_000, sent);
         assert_eq!(clock.estimate_at(sent), 1_000_000);
         assert_eq!(clock.estimate_at(sent.plus(Duration::from_millis(250))), 1_250_000);
-        // Another answer took 40 ms: it is consistent and less precise.
+        // Another answer took 40 ms. It is consistent with the estimate, and less precise.
         let later = |ms| sent.plus(Duration::from_millis(ms));
         clock.learn(1_140_000, later(100), later(140));
         assert_eq!(clock.estimate_at(sent), 1_000_000);

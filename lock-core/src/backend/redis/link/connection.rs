@@ -18,22 +18,22 @@ use crate::sync::Notify;
 pub(crate) struct Poisoned {
     /// Wakes the supervisor of the connection.
     pub(crate) told: Notify,
-    /// Whether replies may belong to other requests.
+    /// Whether the driver may deliver replies to the wrong requests.
     out_of_step: AtomicBool,
 }
 
 impl Poisoned {
-    /// Inspects a push message before any reply that follows it is delivered.
+    /// Inspects a push message before the driver delivers any later reply.
     ///
     /// When a slot is moved away from a node, the node ends the subscriptions to the slot's channels. The node sends
     /// messages that look like replies to UNSUBSCRIBE. The driver mistakes such a message for the reply to the oldest
-    /// pending request. From then on, it delivers each reply to the wrong request: a caller could receive the "granted"
-    /// reply of another request.
+    /// pending request. From then on, the driver delivers each reply to the wrong request: a caller could receive the
+    /// "granted" reply of another request.
     pub(crate) fn look(&self, push: &PushInfo) {
         if push.kind == PushKind::SUnsubscribe {
-            // Set before the supervisor is woken and before the driver continues: no later reply may reach a caller.
+            // Set before the driver continues, so that no later reply reaches a caller.
             self.out_of_step.store(true, Ordering::Release);
-            // `notify_one` stores a permit, so the wake-up is not lost while the supervisor waits for a heartbeat.
+            // `notify_one` stores a permit, so the supervisor is woken even if it does not wait for this at the moment.
             self.told.notify_one();
         }
     }
@@ -79,8 +79,8 @@ impl<S> Connection<S> {
 
     /// Sends one command and returns its answer. An error reply is a failure.
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
-        // If the caller is dropped here, the driver still sends its request, so the server may execute it. A caller
-        // that requests a grant has marked its claim as sent before.
+        // If the caller is dropped here, the driver still sends its request, so the server may execute it. So before a
+        // caller requests a grant, it marks its claim as sent.
         let answer = self.connection.clone().send_packed_command(command).await;
         match self.checked(answer)? {
             Value::ServerError(error) => Err(self.noted(Failure::of_reply(&error))),
@@ -90,16 +90,16 @@ impl<S> Connection<S> {
 
     /// Sends several commands at once and returns their answers. An error reply is returned as a value at its position.
     pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Value>, Failure> {
-        // All commands are in one write, so no command of another caller is sent between them. ASKING needs this,
-        // because it applies only to the next command.
+        // All commands are in one write, so no command of another caller is sent between them. This is needed for
+        // ASKING, which applies only to the next command.
         let answers = self.connection.clone().send_packed_commands(commands, 0, commands.len()).await;
         self.checked(answers)
     }
 
     /// Returns the answer to a request. Fails if the answer may belong to another request.
     fn checked<T>(&self, answer: RedisResult<T>) -> Result<T, Failure> {
-        // Checked after the answer has arrived: the driver passes on the message that shifts the replies before it
-        // delivers the replies.
+        // Checked after the answer has arrived, because the driver passes on the push message before it delivers the
+        // later replies.
         if self.is_out_of_step() {
             return Err(Failure::out_of_step());
         }
@@ -114,7 +114,7 @@ impl<S> Connection<S> {
         self.poisoned.out_of_step.load(Ordering::Acquire)
     }
 
-    /// Returns `failure`. Wakes the supervisor if the failure requires a new connection.
+    /// Returns `failure` unchanged. Wakes the supervisor if the failure requires a new connection.
     pub(crate) fn noted(&self, failure: Failure) -> Failure {
         if failure.reaction == Reaction::Reconnect {
             self.poisoned.told.notify_one();

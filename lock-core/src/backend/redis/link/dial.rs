@@ -59,7 +59,7 @@ pub(crate) async fn dial<R: Role>(server: &Shared<R>, deadline: Duration) -> Res
     let progress = Progress::default();
     match timeout(deadline, connect(server, &progress, deadline)).await {
         Ok(Ok(session)) => Ok(session),
-        // No caller's request was sent yet, so this failure leaves no request in doubt.
+        // No request of a caller was sent yet, so no request is in doubt.
         Ok(Err(failure)) => Err(failure.before_any_request()),
         Err(_) => Err(progress.out_of_time(deadline)),
     }
@@ -70,7 +70,8 @@ pub(crate) async fn dial<R: Role>(server: &Shared<R>, deadline: Duration) -> Res
 pub(crate) struct Progress(AtomicU8);
 
 impl Progress {
-    /// Reaching the server, or the sentinels that name the server. All steps without a constant count as this one.
+    /// The dial connects to the server, or to the sentinels that name the server. All steps without a constant count as
+    /// this step.
     const CONNECTING: u8 = 0;
     const TLS: u8 = 1;
     const GREETING: u8 = 2;
@@ -101,7 +102,8 @@ async fn connect<R: Role>(
     progress: &Progress,
     deadline: Duration,
 ) -> Result<Session<R>, Failure> {
-    // Less than the whole deadline: an error about the sentinels is more useful than a timeout of the dial.
+    // The sentinels get less than the whole deadline, because an error about the sentinels is more useful than a
+    // timeout of the dial.
     let ask = |sentinels| sentinel::primary(&server.config, server.tls(), sentinels, deadline * 3 / 4);
     let place = match server.address() {
         Address::Tcp { host, port } => Some((host.clone(), *port)),
@@ -111,25 +113,25 @@ async fn connect<R: Role>(
     let (Address::Sentinel(sentinels), Some(asked)) = (server.address(), &place) else {
         let session = reach(server, place.as_ref(), progress).await?;
         if let Some(place) = &place {
-            // The server has answered here. If the server was paused, it still answers in its former role, and only the
-            // other servers have noticed the change.
+            // The server has answered. But if it was paused, it still answers in its former role, and only the other
+            // servers have noticed the change.
             server.role.vouch(place).await?;
         }
         return Ok(session);
     };
     let mut session = match reach(server, place.as_ref(), progress).await {
         Ok(session) => session,
-        // A failover is in progress: the sentinels will name another server, or this replica will be promoted.
+        // A failover is in progress. The sentinels will name another server, or this replica will be promoted.
         Err(failure) if failure.reaction == Reaction::Reconnect => return Err(failure.temporary()),
         Err(failure) => return Err(failure),
     };
-    // The sentinels are asked again after the server has answered. If a server was paused during a failover, it still
-    // acts as a primary when it resumes.
+    // Requests the primary from the sentinels again after the server has answered: a server that was paused during a
+    // failover still acts as a primary when it resumes.
     if ask(sentinels).await? != *asked {
         let text = "the sentinels name another primary by now";
         return Err(Failure::new(LockErrorKind::Unavailable, text));
     }
-    // Only with sentinels: the supervisor then drops the connection if they name another address.
+    // Set only with sentinels. The supervisor drops the connection when the sentinels name another address.
     session.place = place;
     Ok(session)
 }
@@ -149,11 +151,11 @@ async fn reach<R: Role>(
         Box::pin(async move {
             let (connection, driver) = open(server, way, progress).await?;
             let session = greet(server, connection, driver).await;
-            // The next steps contact sentinels or other nodes, so a later timeout must not be reported as a missing
-            // greeting.
+            // The next steps send requests to sentinels or other nodes, so a later timeout must not be reported as a
+            // missing greeting.
             progress.reached(Progress::CONNECTING);
             match session {
-                // Another address of the name belongs to the primary, or one of these servers will be promoted.
+                // The primary is at another address of the name, or one of these servers will be promoted.
                 Err(failure) if failure.reaction == Reaction::Reconnect && !is_one => {
                     Err(failure.temporary())
                 }
@@ -165,7 +167,7 @@ async fn reach<R: Role>(
     reached.unwrap_or_else(|| Err(Failure::new(LockErrorKind::Unavailable, NOWHERE)))
 }
 
-/// Connects and authenticates, and sends nothing else.
+/// Connects and authenticates, without further requests.
 pub(crate) async fn open<R: Role>(
     server: &Shared<R>,
     way: Way<'_>,
@@ -199,9 +201,9 @@ pub(crate) async fn open<R: Role>(
 
 /// The capacity of the driver's queue. The capacity is so large that no command ever waits for space.
 ///
-/// A command that waits for space has no position in the queue yet, so another command may overtake it. The queue stays
-/// short nevertheless: each command has a caller with a deadline, and the driver drops the command when the caller is
-/// dropped.
+/// If a command waited for space, it would have no position in the queue yet, and another command could overtake it.
+/// The queue stays short anyway: each command has a caller with a deadline, and the driver drops the command when the
+/// caller is dropped.
 pub(super) const QUEUE: usize = Semaphore::MAX_PERMITS;
 
 /// Authenticates with a server that may refuse the connection with a line of text. `of` classifies all other failures.
@@ -215,8 +217,8 @@ where
 {
     let stream = Words::new(stream);
     let heard = stream.heard();
-    // The driver sends several commands. If the connection ends, it reports that end instead of an answer to the first
-    // command.
+    // The driver sends several commands. If the connection ends, the driver reports the end instead of the line of text
+    // that the server sent before.
     handshake(server, stream).await.map_err(|error| match heard.line() {
         Some(line) if error.kind() == ErrorKind::Io && line.starts_with('-') => Failure::of_text(&line),
         _ => of(&error),
@@ -240,8 +242,8 @@ where
     let looking = Arc::clone(&poisoned);
     // The driver calls this before it delivers any reply that follows the push message.
     let options = options.set_push_sender(move |push: PushInfo| {
-        // Inspected before the listeners are notified: a woken waiter must not send a request over a connection whose
-        // replies are shifted.
+        // Inspects the message before the listeners are notified, so that a woken waiter sends no request over a
+        // connection with wrong replies.
         looking.look(&push);
         messages::deliver(&listeners, &push);
         Ok::<_, Infallible>(())
@@ -261,14 +263,14 @@ async fn greet<R: Role>(
 ) -> Result<Session<R>, Failure> {
     let keyspace = server.role.keyspace();
     let mut commands = Pipeline::with_capacity(1 + Script::ALL.len() + rights::ANSWERS);
-    // One round trip for all commands: a caller may be waiting for this dial, and its deadline is running.
+    // All commands take one round trip, because a caller with a deadline may be waiting for this dial.
     commands.cmd("INFO");
     for script in Script::ALL {
         commands.add_command(script.load(keyspace));
     }
     rights::check(&mut commands, keyspace);
-    // Set with HELLO, because CLIENT SETNAME needs a separate right. The name is only for operators, so a refusal does
-    // not matter.
+    // Sets the name with HELLO, because CLIENT SETNAME needs a separate right. The name is only for operators, so the
+    // server may refuse it.
     let mut name = Cmd::new();
     name.arg("HELLO").arg(3).arg("SETNAME").arg(&server.config.client_name);
     let (mut greeting, mut naming) = (connection.clone(), connection.clone());
@@ -285,23 +287,23 @@ async fn greet<R: Role>(
     let lacking = rights::examine(answers.first(), loaded.first(), checked, keyspace);
     let info =
         text(answers.first().unwrap_or(&Value::Nil)).map_err(|failure| lacking.clone().unwrap_or(failure))?;
-    // Read before the other answers: this answer contains the reason why a server cannot hold locks, and the other
-    // answers only show that a command was refused.
+    // Reads this answer first. It contains the reason why a server cannot hold locks, but the other answers only show
+    // that a command was refused.
     let facts = probe::examine(info, keyspace)?;
     if let Some(failure) = lacking {
         return Err(failure);
     }
     let scripts = Scripts::of_answers(loaded, keyspace)?;
     let now = server_time(answers.last().unwrap_or(&Value::Nil))?;
-    // After the probe: a server that fails the probe must not use up the warnings.
+    // Comes after the probe: warnings are logged once, and not for a server that fails the probe.
     let is_first = server.warns();
     if is_first {
         warn(server, &facts, connection.clone()).await;
     }
     let greeting = Greeting { connection: &connection, info, now, asked: (sent, received), is_first };
     let session = server.role.admit(server, &greeting).await?;
-    // The estimate counts from the time of sending. So it is never behind the server's clock, and the server never
-    // refuses a request too early because of the estimate.
+    // The estimate is computed from the time of sending. So the estimate is never behind the server's clock, and the
+    // server never refuses a request too early because of it.
     let clock = ServerClock::new(greeting.now, greeting.asked.0);
     // Keys may have been evicted while no connection existed.
     server.report_evictions(info);
@@ -338,8 +340,8 @@ async fn warn<R: Role>(server: &Shared<R>, facts: &probe::Facts, mut connection:
     }
 }
 
-/// Reads a setting of the server. Returns `None` if the setting cannot be read. A user without the right to CONFIG is
-/// not an error.
+/// Reads a setting of the server. Returns `None` if the setting cannot be read, for example because the user lacks the
+/// right to CONFIG.
 async fn setting(connection: &mut MultiplexedConnection, name: &'static str) -> Option<String> {
     let mut command = Cmd::new();
     command.arg("CONFIG").arg("GET").arg(name);

@@ -1,7 +1,7 @@
 //! Counts the keys that a server has evicted.
 //!
-//! Connecting warns about a policy that permits evictions. This module counts actual evictions, even under a policy
-//! that is set later.
+//! The connect warns about a policy that permits evictions. But the policy may be set later, so this module counts the
+//! actual evictions.
 
 use crate::sync::Mutex;
 
@@ -31,7 +31,7 @@ impl Evictions {
                 count.keys = keys;
                 more
             }
-            // The first count of a run cannot be compared with an earlier one.
+            // The first count of a run cannot be compared with an earlier count.
             last => {
                 *last = Some(Count { run: run.to_owned(), keys });
                 0
@@ -48,7 +48,7 @@ mod tests {
     fn what_is_new_is_told_once() {
         let evictions = Evictions::default();
         let table = [
-            // Evictions before the first request are not reported.
+            // Evictions before the first answer are not reported.
             ("a", "5", 0),
             ("a", "5", 0),
             ("a", "9", 4),

@@ -6,17 +6,17 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// If this many bytes are gathered, they are always sent. The number corresponds to a few dozen commands. The server
-/// executes them while the other tasks are still adding commands.
+/// If this many bytes are gathered, they are sent without waiting for an answer. They contain a few dozen commands,
+/// which the server executes while other tasks add more commands.
 const ENOUGH: usize = 4 * 1024;
 
 /// A stream that writes at once while no command is unanswered, and gathers commands otherwise.
 ///
-/// The runtime polls the driver of a connection right after each task that sends a command. If each command were sent
-/// alone, each would cost both sides a system call and a packet. If all were sent together, client and server would
-/// take turns and wait for each other. So gathered commands are sent when they are at least as long as everything sent
-/// since the last answer, or [`ENOUGH`]. The next answer triggers sending the rest. So on a slow link, a command waits
-/// at most for the next answer.
+/// The runtime polls the driver of a connection right after each task that sends a command. If the driver sent each
+/// command alone, each command would cost client and server a system call and a packet. If the driver sent all commands
+/// together, client and server would take turns and wait for each other. So gathered commands are sent when they are at
+/// least as long as all data sent since the last answer, or [`ENOUGH`]. All other commands are sent when the next
+/// answer arrives. So on a slow link, a command waits at most for the next answer.
 #[derive(Debug)]
 pub(crate) struct Gather<S> {
     stream: S,
@@ -34,7 +34,7 @@ impl<S> Gather<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Gather<S> {
-    /// Writes the buffer to the stream, without flushing the stream.
+    /// Writes the buffer to the stream, but does not flush the stream.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         while self.written < self.buffer.len() {
             let rest = &self.buffer[self.written..];
@@ -60,7 +60,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gather<S> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            // More answers may be arriving. In that case, the rest is sent in a few more writes than necessary.
+            // Counts as if all commands were answered. If more answers are still to arrive, the gathered commands are
+            // only sent in a few more writes than necessary.
             self.unanswered = 0;
         }
         read
@@ -79,7 +80,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gather<S> {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let waits = self.buffer.len() < self.unanswered.min(ENOUGH);
         if waits && self.written == 0 && !self.buffer.is_empty() {
-            // The driver reads whenever it flushes, so the next answer wakes it.
+            // No waker is needed here: the driver also reads when it flushes, so the next answer wakes the driver.
             return Poll::Pending;
         }
         ready!(self.poll_drain(cx))?;

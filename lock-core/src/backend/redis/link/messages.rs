@@ -1,8 +1,9 @@
 //! The messages that the server pushes, and the channels on which they arrive.
 //!
-//! Every process has two channels. On `lock:wake:<process>` it receives the messages for its waiters, so that a release
-//! wakes exactly the next claim in the queue. On `lock:wake:held:<process>` it receives the messages for its holders.
-//! Messages are hints and may be lost: a waiter also requests the lock from time to time, and a holder renews.
+//! Every process has two channels. On `lock:wake:<process>`, the process receives the messages for its waiters, so that
+//! a release wakes exactly the next claim in the queue. On `lock:wake:held:<process>`, the process receives the
+//! messages for its holders. Messages are hints and may be lost: the heartbeats of waiters and the renewals of holders
+//! also find every change.
 
 use std::fmt;
 
@@ -11,7 +12,7 @@ use ::redis::{PushInfo, PushKind, Value};
 use crate::backend::redis::keyspace::{CHANNEL, HELD_CHANNEL};
 use crate::backend::remote::{Listeners, Message};
 
-/// The random part of owner tokens, in the form that tokens and channel names use.
+/// The number of a process, formatted as in owner tokens and in the names of channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Channel(pub(crate) u128);
 
@@ -21,12 +22,13 @@ impl fmt::Display for Channel {
     }
 }
 
-/// Returns the channels of all waiters. `beginning` is [`CHANNEL`], or on a Cluster the prefix of a slot.
+/// Returns the channels for the waiters of each process. `beginning` is [`CHANNEL`], or on a Cluster the prefix of a
+/// slot.
 pub(crate) fn channels(listeners: &Listeners, beginning: &str) -> Vec<String> {
     listeners.processes().into_iter().map(|process| format!("{beginning}{}", Channel(process))).collect()
 }
 
-/// Returns the channels of all holders.
+/// Returns the channels for the holders of each process.
 pub(crate) fn held_channels(listeners: &Listeners) -> Vec<String> {
     channels(listeners, HELD_CHANNEL)
 }

@@ -1,4 +1,4 @@
-//! The link to a server: dialling, probing, watching and using a connection. The server may have any role in the store.
+//! Dials, probes, supervises and uses the connections to a server. The server may have any role in the store.
 //!
 //! A connection calls its [`Role`] for everything that depends on the role. This module does not depend on the
 //! commands, the confirmation of copies, the Cluster or the quorum that use the link.

@@ -20,7 +20,7 @@ pub(crate) struct Facts {
     pub(crate) replicated: bool,
 }
 
-/// Examines the answer to `INFO`. Refuses a server that cannot hold locks.
+/// Examines the answer to `INFO`. Returns an error if the server cannot hold locks.
 pub(crate) fn examine(info: &str, keyspace: Keyspace) -> Result<Facts, Failure> {
     let field = |name: &str| field(info, name);
     let number = |name: &str| field(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
@@ -63,7 +63,7 @@ pub(crate) fn examine(info: &str, keyspace: Keyspace) -> Result<Facts, Failure> 
         return Err(Failure::replica());
     }
     let evicts =
-        // Without a limit nothing is evicted, whatever the policy is.
+        // Without a limit, the server evicts nothing, whatever the policy is.
         field("maxmemory_policy").filter(|policy| *policy != "noeviction" && number("maxmemory") > 0);
     Ok(Facts { evicts: evicts.map(str::to_owned), replicated: number("connected_slaves") > 0 })
 }

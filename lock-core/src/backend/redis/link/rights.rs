@@ -1,9 +1,9 @@
 //! Checks the rights of the user on every dial.
 //!
-//! A user may have the right to acquire a lock, but not to release it, renew it or wait for it. Without a check, this
-//! would be noticed only when a lock cannot be released. So each command that a lock may need is sent once, in a form
-//! that changes nothing, in the round trip of the greeting. `ACL DRYRUN` is no alternative: it needs a further right,
-//! and it does not support renamed commands.
+//! A user may have the right to acquire a lock, but not to release it, renew it or wait for it. Without a check, such a
+//! missing right would be noticed only when a lock cannot be released. So the library sends each command that a lock
+//! may need once, in a form that changes nothing, in the round trip of the greeting. `ACL DRYRUN` cannot replace this
+//! check: it needs a further right, and does not support renamed commands.
 
 use std::fmt::Write as _;
 
@@ -17,8 +17,8 @@ use crate::error::LockErrorKind;
 /// because the server first checks the right to the command.
 pub(crate) const KEY: &str = "lock:rights";
 
-/// The commands that any kind of lock may need. Their arguments make them change nothing if the key does not exist:
-/// `HSET` lacks a value, and no script has this name.
+/// The commands that any kind of lock may need. With these arguments, the commands change nothing, because the key does
+/// not exist. Two need more care: `HSET` lacks a value, and `EVALSHA` names a script that does not exist.
 const CALLS: [&[&str]; 24] = [
     &["EVALSHA", "0000000000000000000000000000000000000000", "0"],
     &["GET", KEY],
@@ -81,7 +81,7 @@ pub(super) fn examine(
     for (name, answer) in greeting.into_iter().chain(checks) {
         let list = match answer {
             Some(Value::ServerError(error)) => match (error.code(), error.details().unwrap_or_default()) {
-                // If a key or a channel is forbidden, the text contains "to access" instead.
+                // If a key or a channel is forbidden, but the command is allowed, the text contains "to access".
                 ("NOPERM", details) if details.contains("to run the") => &mut forbidden,
                 ("ERR", details) if details.starts_with("unknown command") => &mut unknown,
                 _ => continue,

@@ -1,4 +1,4 @@
-//! The role of a server: the hooks through which a connection serves its store.
+//! The role of a server: the hooks that a connection calls for its store.
 
 use std::fmt;
 use std::future::{Future, ready};
@@ -30,8 +30,8 @@ pub(crate) trait Role: fmt::Debug + Send + Sync + Sized + 'static {
         Keyspace::Whole
     }
 
-    /// Checks whether the server of a new connection can have this role. The server has passed the general probe and
-    /// loaded the scripts.
+    /// Checks whether the server of a new connection can have this role. The server has already passed the general
+    /// probe and loaded the scripts.
     ///
     /// # Errors
     /// The server cannot have this role.
@@ -41,8 +41,8 @@ pub(crate) trait Role: fmt::Debug + Send + Sync + Sized + 'static {
         greeting: &Greeting<'_>,
     ) -> impl Future<Output = Result<Self::Session, Failure>> + Send;
 
-    /// Asks other servers whether the server at `place` still has the role. Called once for each connection, after the
-    /// server was reached: a server that was paused still acts in its former role.
+    /// Confirms with other servers that the server at `place` still has the role: a server that was paused still acts
+    /// in its former role. Called once for each connection, after the server has answered.
     ///
     /// # Errors
     /// The other servers name another server, or do not answer.
@@ -63,10 +63,10 @@ pub(crate) trait Role: fmt::Debug + Send + Sync + Sized + 'static {
         shared.listeners().node_answered(answer);
     }
 
-    /// Waits until every write of the connection has the copies that it needs.
+    /// Waits until every write of the connection has the copies that `durability` requires.
     ///
     /// # Errors
-    /// The copies are not confirmed within the part of `deadline` that is reserved for the confirmation.
+    /// Too few copies are confirmed within the part of `deadline` that is reserved for the confirmation.
     fn confirm(
         _connection: &Connection<Self::Session>,
         _deadline: Duration,

@@ -1,4 +1,4 @@
-//! Sentinels: they name the address of the primary, and announce its replacement.
+//! Requests the address of the primary from the sentinels, and listens for its replacement.
 //!
 //! Source: [Guidelines for Redis clients with support for Redis
 //! Sentinel](https://redis.io/docs/latest/develop/reference/sentinel-clients/).
@@ -30,7 +30,8 @@ pub(crate) use view::{SentinelView, sentinel_views};
 const GRACE: Duration = Duration::from_millis(50);
 /// The pause between two attempts to connect to a sentinel that announces failovers.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How often a sentinel is asked in addition to its announcements. An announcement before the subscription is lost.
+/// The pause between two requests to a sentinel that also announces failovers. The requests find a failover whose
+/// announcement was lost.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// A step of the request to one sentinel of the URL.
@@ -40,7 +41,7 @@ enum Step {
     Answered(Answer),
 }
 
-/// Asks all sentinels for the primary, within `limit`. The caller must check the role of that server itself.
+/// Requests the primary from all sentinels, within `limit`. The caller must check the role of the returned server.
 pub(crate) async fn primary(
     config: &Config,
     tls: Option<&Tls>,
@@ -48,8 +49,8 @@ pub(crate) async fn primary(
     limit: Duration,
 ) -> Result<Endpoint, Failure> {
     let (mut asked, began) = (JoinSet::new(), Clock::Suspend.now());
-    // All at once, because otherwise one hanging sentinel would use up the time of the dial. This function owns the
-    // set. When it returns, the requests that are still running are cancelled.
+    // Sends all requests at once, because otherwise one hanging sentinel would use up the time of the dial. This
+    // function owns the set of requests, so the unfinished requests are cancelled when it returns.
     for (host, port) in sentinels.places.clone() {
         asked.spawn(async move {
             match timeout(limit, socket::addresses(&host, port)).await {
@@ -80,7 +81,7 @@ pub(crate) async fn primary(
             }
             Ok(Some(Ok(Step::Answered(answer)))) => {
                 if !matches!(answer, Answer::Untrusted(_) | Answer::Silent(_)) && patience == limit {
-                    // The other sentinels are about as fast, if they are up.
+                    // If the other sentinels are up, they need about as much time as this sentinel.
                     let took = Clock::Suspend.now().since(began);
                     patience = limit.min((took * 2).max(dial::patience(config)));
                 }
@@ -98,9 +99,9 @@ fn is_enough(answers: &[Answer], count: usize) -> bool {
     answers.iter().filter(|answer| matches!(answer, Answer::Primary(..))).count() * 2 > count
 }
 
-/// Returns the address with the largest epoch. A new epoch needs a majority of the sentinels. A sentinel that was cut
-/// off, or has not noticed the failover, names an earlier primary. Within one epoch, the address with the most votes
-/// wins.
+/// Returns the address with the largest epoch. A failover starts a new epoch, which needs a majority of the sentinels.
+/// A sentinel that was cut off, or has not noticed the failover, names an earlier primary. If several addresses have
+/// the same epoch, the address that most sentinels named wins.
 fn newest(answers: &[Answer]) -> Option<Endpoint> {
     let votes = |place: &Endpoint| {
         answers.iter().filter(|answer| matches!(answer, Answer::Primary(named, _) if named == place)).count()
@@ -109,7 +110,7 @@ fn newest(answers: &[Answer]) -> Option<Endpoint> {
         Answer::Primary(place, epoch) => Some((place, *epoch)),
         Answer::Unknown(_) | Answer::Refused(_) | Answer::Untrusted(_) | Answer::Silent(_) => None,
     });
-    // Reversed, because `max_by_key` returns the last of equal elements, and the first one should win.
+    // Reversed, because `max_by_key` returns the last of equal elements, and the first of them should win.
     places.rev().max_by_key(|(place, epoch)| (*epoch, votes(place))).map(|(place, _)| place.clone())
 }
 
@@ -126,8 +127,7 @@ fn nobody(sentinels: &Sentinels, answers: &[Answer]) -> Failure {
             Answer::Primary(..) => {}
         }
     }
-    // The most helpful reason is reported: first a wrong name, then a refusal, then a certificate, then a missing
-    // answer.
+    // Reports the most helpful reason. In this order: a wrong name, a refusal, a certificate, a missing answer.
     if let Some(names) = unknown {
         let known = match names.as_deref() {
             None => String::new(),
@@ -180,7 +180,7 @@ async fn ask(
 /// Requests the primary and its epoch. If the name is unknown, requests the names that the sentinel watches.
 async fn look_up(sentinel: &mut MultiplexedConnection, master: &str) -> RedisResult<Answer> {
     let mut questions = Pipeline::with_capacity(2);
-    // The second request is the one from the guidelines for clients (step 2). The first request returns the epoch.
+    // The guidelines for clients (step 2) prescribe the second request. The first request returns the epoch.
     questions.cmd("SENTINEL").arg("MASTER").arg(master);
     questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master);
     let answers = sentinel.send_packed_commands(&questions, 0, 2).await?;
@@ -189,7 +189,8 @@ async fn look_up(sentinel: &mut MultiplexedConnection, master: &str) -> RedisRes
         return Err(error.clone().into());
     }
     match from_redis_value::<Option<Endpoint>>(place.clone())? {
-        // A user without the permission for details receives no epoch. Then the other sentinels decide.
+        // Without the permission for details, the user receives no epoch. Then the answers of the other sentinels
+        // decide.
         Some(place) => Ok(Answer::Primary(place, epoch(details).unwrap_or(0))),
         None => {
             let mut question = Cmd::new();
@@ -210,19 +211,19 @@ fn epoch(details: &Value) -> Option<u64> {
 
 /// Waits until the sentinels name a primary other than `current`, in an announcement or in an answer.
 pub(crate) async fn replaced(config: &Config, tls: Option<&Tls>, sentinels: &Sentinels, current: &Endpoint) {
-    // A random start, so that the processes of a service use different sentinels.
+    // Starts at a random sentinel, so that the processes of a service use different sentinels.
     let mut next = fastrand::usize(..sentinels.places.len().max(1));
     loop {
         let place = &sentinels.places[next % sentinels.places.len()];
-        // A sentinel that has not noticed the last failover names the previous primary. Only all sentinels together
-        // know the newest answer.
+        // A single sentinel may not have noticed the last failover and name the previous primary. So its answer is only
+        // a hint, and all sentinels are queried.
         if listen(place, (config, tls), &sentinels.master, current).await
             && primary(config, tls, sentinels, patience(config)).await.is_ok_and(|named| named != *current)
         {
             return;
         }
         next += 1;
-        // Also pauses if only this sentinel names another primary, because it may do so for a while.
+        // Also pauses if only this sentinel names another primary, because this may continue for a while.
         sleep(PAUSE).await;
     }
 }
@@ -241,11 +242,10 @@ async fn listen(
     let Ok(Ok((mut sentinel, _driver, mut told))) = timeout(patience(config), connecting).await else {
         return false;
     };
-    // Subscribes before it asks, so that a failover between the two steps is announced. In the other order, that
-    // failover would be missed.
+    // Subscribes before the first request. In the other order, a failover between the two steps would be missed.
     match timeout(patience(config), sentinel.subscribe("+switch-master")).await {
         Ok(Ok(())) => {}
-        // A refused subscription is not fatal, because the loop below also asks the sentinel.
+        // A refused subscription is not fatal, because the loop below also sends requests to the sentinel.
         Ok(Err(error)) if error.code() == Some("NOPERM") => tracing::warn!(
             sentinel = %format_args!("{}:{}", place.0, place.1),
             "the user of the sentinels may not subscribe to `+switch-master`: a failover is found out up to {LOOK:?} later"
@@ -253,16 +253,16 @@ async fn listen(
         Ok(Err(_)) | Err(_) => return false,
     }
     loop {
-        // Asked before the first wait too: a failover before the subscription is not announced again.
+        // Sends a request before the first wait too, because a failover before the subscription is not announced again.
         match timeout(patience(config), look_up(&mut sentinel, master)).await {
-            // The answer is not final, because this sentinel may be outdated. So the caller asks all sentinels.
+            // The answer is not final, because this sentinel may be outdated. So the caller queries all sentinels.
             Ok(Ok(Answer::Primary(named, _))) if named != *current => return true,
             Ok(Ok(_)) => {}
             Ok(Err(_)) | Err(_) => return false,
         }
         tokio::select! {
             push = told.recv() => match push {
-                // The message is only a hint. Its contents are not used, because the caller asks all sentinels.
+                // The message is only a hint. Its contents are not used, because the caller queries all sentinels.
                 Some(push) if is_switch(&push, master) => return true,
                 Some(_) => {}
                 // The driver has ended, and so has the connection.

@@ -82,7 +82,7 @@ impl<R> Shared<R> {
         Self {
             config,
             tls: self.tls.clone(),
-            // Each server has its own warnings, because one of them may be configured differently.
+            // Each server has its own warnings, because the servers may be configured differently.
             warned: AtomicBool::new(false),
             evictions: Evictions::default(),
             // Shared, because the node that has the slot of a key notifies the key's waiters.

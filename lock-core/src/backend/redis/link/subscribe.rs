@@ -1,4 +1,4 @@
-//! Subscriptions: the messages that a server pushes over one connection.
+//! Subscribes to the messages that a server pushes over one connection.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,11 +16,11 @@ use ::redis::Cmd;
 
 impl<S: SessionState> Connection<S> {
     /// Subscribes to the channels of this process's holders, once and in the background. Called with every grant and
-    /// renewal over this connection. If the user may not subscribe, a holder learns of a forced release at its next
-    /// renewal.
+    /// renewal over this connection. If the user may not subscribe, only the next renewal notifies a holder of a forced
+    /// release.
     pub(crate) fn subscribe_holders(self: &Arc<Self>, listeners: &Arc<Listeners>) {
         let (subscribed, version) = (&self.subscriptions.holders, listeners.version());
-        // Every grant calls this, so the common case only reads.
+        // Only reads in the common case, because every grant calls this.
         if subscribed.load(Ordering::Acquire) >= version {
             return;
         }
@@ -40,8 +40,8 @@ impl<S: SessionState> Connection<S> {
         }
     }
 
-    /// Subscribes to the channels of this process's waiters, if it has not done so yet. Called before the first command
-    /// whose outcome the server may push. The function is not called when the connection is made, because most
+    /// Subscribes to the channels of this process's waiters, unless the connection is already subscribed. Called before
+    /// the first command whose result the server may push. Not called when the connection is made, because most
     /// connections never have a waiter.
     pub(crate) async fn subscribe_waiters(&self, listeners: &Listeners, key: &Key) -> Result<(), Failure> {
         if self.scripts.keyspace() == Keyspace::Slots {
@@ -51,8 +51,8 @@ impl<S: SessionState> Connection<S> {
         if subscribed.load(Ordering::Acquire) >= listeners.version() {
             return Ok(());
         }
-        // One caller at a time, so that no caller continues before the server has confirmed the first subscription.
-        // Dropping a caller here changes nothing.
+        // Lets one caller subscribe at a time. The other callers continue only after the server has confirmed the
+        // subscription. If this caller is dropped here, the next caller subscribes.
         let _one = self.subscriptions.alone().await;
         let version = listeners.version();
         if subscribed.load(Ordering::Acquire) >= version {
@@ -60,7 +60,7 @@ impl<S: SessionState> Connection<S> {
         }
         let answer = self.multiplexed().subscribe(messages::channels(listeners, CHANNEL)).await;
         answer.map_err(|error| self.noted(Failure::of_error(&error)).before_any_request())?;
-        // This version was read before the channels. If a listener was added since then, the next caller subscribes
+        // The version was read before the channels. So if a listener was added since then, the next caller subscribes
         // again.
         subscribed.store(version, Ordering::Release);
         Ok(())
@@ -77,8 +77,8 @@ impl<S: SessionState> Connection<S> {
         if self.subscriptions.version_of(slot) >= version {
             return Ok(());
         }
-        // Read after the version: if a listener is added in between, it is covered, or the next caller subscribes
-        // again.
+        // The channels are read after the version. So a listener that is added in between has its channel here, or the
+        // next caller subscribes again.
         for channel in messages::channels(listeners, &slot::channel(slot)) {
             let mut command = Cmd::new();
             command.arg("SSUBSCRIBE").arg(channel);

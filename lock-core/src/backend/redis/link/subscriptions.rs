@@ -11,18 +11,18 @@ use tokio::time::timeout;
 use crate::backend::remote::Listeners;
 use crate::sync::Mutex;
 
-/// The longest wait for another caller that is subscribing.
+/// The longest time for which a caller waits for another caller that is subscribing.
 const SUBSCRIBING: Duration = Duration::from_millis(250);
 
-/// The subscriptions of one connection. Each number is the [version](Listeners::version) up to which listeners are
-/// covered.
+/// The subscriptions of one connection. Each number is a [version](Listeners::version) of the listeners: the listeners
+/// of that version are subscribed.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
-    /// The version up to which waiters are covered; 0 if there are none.
+    /// The version of the listeners whose waiters are subscribed; 0 if no waiter is subscribed.
     pub(super) waiters: AtomicU64,
     /// The same version for each slot, on a Cluster node.
     waiters_by_slot: Mutex<HashMap<u16, u64>>,
-    /// The version up to which holders are covered or are being subscribed; 0 if there are none.
+    /// The version of the listeners whose holders are subscribed, or are being subscribed; 0 if no holder is.
     pub(super) holders: AtomicU64,
     subscribing: tokio::sync::Mutex<()>,
 }
@@ -38,13 +38,13 @@ impl Subscriptions {
         self.holders.load(Ordering::Acquire) > 0
     }
 
-    /// Returns the version up to which the waiters of one slot are covered; 0 if there are none.
+    /// Returns the version of the listeners whose waiters are subscribed for one slot; 0 if no waiter is.
     pub(super) fn version_of(&self, slot: u16) -> u64 {
         let slots = self.waiters_by_slot.lock();
         slots.get(&slot).copied().unwrap_or(0)
     }
 
-    /// Records the version up to which the waiters of one slot are covered.
+    /// Records the version of the listeners whose waiters are subscribed for one slot.
     pub(super) fn covers(&self, slot: u16, version: u64) {
         let mut slots = self.waiters_by_slot.lock();
         slots.insert(slot, version);
@@ -52,9 +52,8 @@ impl Subscriptions {
         self.waiters.fetch_max(version, Ordering::AcqRel);
     }
 
-    /// Waits for the right to subscribe, which only one caller has at a time. Returns `None` if another caller keeps it
-    /// for too long. A future that is no longer polled must not keep other callers from subscribing, and subscribing
-    /// twice does no harm.
+    /// Waits for the right to subscribe, which only one caller has at a time. Returns `None` if another caller has this
+    /// right for too long: that caller may no longer be polled, and subscribing twice does no harm.
     pub(super) async fn alone(&self) -> Option<MutexGuard<'_, ()>> {
         timeout(SUBSCRIBING, self.subscribing.lock()).await.ok()
     }

@@ -1,7 +1,7 @@
 //! Supervises an established connection.
 //!
-//! The supervisor requests the server's time twice a second, which also updates the estimate of its clock. The
-//! supervisor drops the connection when the server stops answering.
+//! The supervisor requests the server's time twice a second, and also updates the estimate of the server's clock with
+//! the answers. The supervisor drops the connection when the server stops answering.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,18 +26,18 @@ use crate::backoff::Pauses;
 use crate::clock::{self, Clock};
 use crate::error::LockErrorKind;
 
-/// How often the server is asked for its time. If the server answers nothing for twice this time, the connection is
-/// dropped. So a hanging server is noticed within 1.5 s. If the server answers requests that precede the ping, it is
-/// alive. Dropping its connection would make all pending requests ambiguous.
+/// The pause between two heartbeats: requests for the server's time. If no answer of any kind arrives for twice this
+/// time, the supervisor drops the connection. So a hanging server is noticed within 1.5 s. If the server still answers
+/// earlier requests, it is alive, and dropping its connection would make all pending requests ambiguous.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
 /// The kinds of subscriptions that a lost connection had.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribed {
     /// Whether waiters were subscribed. The waiters are notified of the new connection, because messages may have been
-    /// lost. A waiter that asks again also subscribes again.
+    /// lost. Each waiter then sends a heartbeat, which also subscribes again.
     waiters: bool,
-    /// Whether holders were subscribed. Holders do not ask again, so the new connection subscribes for them.
+    /// Whether holders were subscribed. Holders send no heartbeats, so the new connection subscribes for them.
     holders: bool,
 }
 
@@ -89,7 +89,7 @@ impl<R: Role> Connector for Shared<R> {
             session.live.subscribe_holders(self.shared_listeners());
         }
         let failure = watch_over(self, session, pauses).await;
-        // Kept across several losses: a connection may be lost before a waiter has subscribed over it.
+        // Keeps the values of earlier connections, because this connection may be lost before a waiter has subscribed.
         legacy.waiters |= session.live.subscriptions.has_waiters();
         legacy.holders |= session.live.subscriptions.has_holders();
         failure
@@ -130,13 +130,13 @@ async fn beats<R: Role>(
     place: Option<&Endpoint>,
     pauses: &mut Pauses,
 ) {
-    // An answer may be queued behind a command that waits for copies.
+    // An answer may have to wait for an earlier command that waits for replicas.
     let bound = HEARTBEAT + live.session.delay(server.config.timeout);
     let (mut is_late, mut count) = (false, 0_u32);
     let mut command = Cmd::new();
     command.arg("TIME");
     loop {
-        // If the work of the role timed out, no pause is needed: the time limit served as the pause.
+        // If the last heartbeat was late, the supervisor has already waited, so no pause is needed.
         let (pause, patience) = if is_late { (Duration::ZERO, bound) } else { (HEARTBEAT, bound * 2) };
         sleep(pause).await;
         let sent = Clock::Suspend.now();
@@ -144,8 +144,8 @@ async fn beats<R: Role>(
         // An error reply also shows that the server is alive. If the connection breaks, the driver ends.
         is_late = false;
         let Ok(answer) = answer else { continue };
-        // Reset after a heartbeat, and not after the dial. Otherwise a server that accepts and then closes every
-        // connection would be dialled without a pause.
+        // Resets the pauses after a heartbeat, and not after the dial. Otherwise a server that accepts every connection
+        // and then closes it would be dialled without a pause.
         pauses.reset();
         if let Ok(now) = server_time(&answer) {
             let received = Clock::Suspend.now();

@@ -19,8 +19,8 @@ pub(crate) enum Way<'a> {
     Simulated(&'a Endpoint),
 }
 
-/// Returns the ways to reach the server at `place`, or at the socket of the configuration. A host name has one way for
-/// each of its addresses, because some addresses may have no working server.
+/// Returns the ways to reach the server at `place`, or at the socket of the configuration. Returns one way for each
+/// address of a host name, because at some addresses there may be no working server.
 pub(crate) async fn ways<'a, R>(
     server: &'a Shared<R>,
     place: Option<&'a Endpoint>,

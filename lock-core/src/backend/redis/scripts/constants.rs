@@ -2,8 +2,8 @@
 //!
 //! Each constant is defined once, in Rust. A script uses the constant by its name in capitals, and lists the name in
 //! its header under `Constants`. [`inject`] replaces the names by the values before a script is loaded. Definitions at
-//! the top of the script would look the same, but each run would then cost as much as one more command, because every
-//! function below would capture the name.
+//! the top of the script would have the same effect. But each run would then cost as much as one more command, because
+//! every function of the script would capture the names.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -13,18 +13,18 @@ use crate::backend::WAITER_LEASE;
 use crate::backend::redis::keyspace::{CHANNEL, HELD_CHANNEL};
 use crate::owner::Owner;
 
-/// How long a queue is kept after its last heartbeat. This time is far longer than a waiter's lease.
+/// How long the server keeps a queue after its last heartbeat. This time is far longer than a waiter's lease.
 const QUEUE_TTL: Duration = Duration::from_secs(60);
-/// The number of leading digits that all tickets within the same 10 s share. A ticket has 16 digits until the year
-/// 2286. The first claim that queues within such 10 s sets the expiry of the queue to [`QUEUE_TTL`] again.
+/// The number of leading digits that are equal in all tickets of the same 10 s. A ticket has 16 digits until the year
+/// 2286. In each span of 10 s, the first claim that queues sets the expiry of the queue to [`QUEUE_TTL`] again.
 const SPAN_LEN: u64 = 9;
 
-/// The longest value that a script reads from a key, in bytes. The value of a lock is shorter. Foreign data at the key
-/// may have any length. If a script read all of it, the server could not serve other clients meanwhile.
+/// The maximum number of bytes that a script reads from a key. The value of a lock is shorter. Data of another program
+/// may have any length, and the server could not serve other clients while a script reads all of the data.
 const VALUE_LEN: u64 = 4_096;
 
-/// The byte after the owner token in the value of an exclusive holder if a claim is queued. Until then, the byte is a
-/// space. See "The mark" in `protocol.md`.
+/// The byte after the owner token in the value of an exclusive holder, if a claim is queued. If no claim is queued, the
+/// byte is a space. See "The mark" in `protocol.md`.
 pub(crate) const MARK: &str = "!";
 
 /// The length of `<fencing token> <owner token>`. A fencing token has 16 digits until the year 2286.
@@ -37,8 +37,8 @@ pub(crate) struct Constant(&'static str, Value);
 #[derive(Clone, Copy, Debug)]
 enum Value {
     Number(u64),
-    /// A number in quotation marks, for the arguments of commands: the server must format each number that a script
-    /// passes, but not a text.
+    /// A number in quotation marks, for the arguments of commands. If a script passes a number, the server must first
+    /// convert it to text.
     Argument(u64),
     Text(&'static str),
 }
@@ -79,7 +79,7 @@ const SHARED: &[Constant] = &[
     Constant::argument("MARK_AT", Owner::TOKEN_LEN as u64),
     Constant::number("FENCE_LEN", FENCE_LEN),
     Constant::number("PROCESS_LEN", Owner::PROCESS_LEN as u64),
-    // Owners that can hand off to each other have the same process and the same next character.
+    // Two owners can hand off to each other if their tokens have the same process digits and the same next digit.
     Constant::number("HANDOFF_LEN", Owner::PROCESS_LEN as u64 + 1),
     Constant::number("VALUE_LEN", VALUE_LEN),
     Constant::argument("VALUE_END", VALUE_LEN - 1),
@@ -87,13 +87,13 @@ const SHARED: &[Constant] = &[
     Constant::text("HELD_CHANNEL", HELD_CHANNEL),
 ];
 
-/// The text of a script in its files, which contains names of constants instead of their values.
+/// The text of a script as in its files, with the names of constants instead of their values.
 #[derive(Debug)]
 pub(crate) struct Source {
     text: &'static str,
     /// The constants that only the scripts in the same folder use.
     more: &'static [Constant],
-    /// The text with the values. The text is created once in a process, because every new connection loads all scripts.
+    /// The text with the values. Every new connection loads all scripts, so a process creates this text only once.
     injected: OnceLock<String>,
 }
 

@@ -7,8 +7,8 @@
 --          3  the largest number of holders to report for a key
 --          4  "1": a key with other data makes the script fail, as it makes an acquire fail; otherwise it is skipped
 -- Returns  {the number of keys that were examined, {lock ..}}, with one lock for each key that holds a lock:
---          {key, mode, {{id, record, pttl, kept, granted} ..}, number of holders or of their permits, number of waiters,
---          {{mode, record} ..}}
+--          {key, mode, {{id, record, pttl, kept, granted} ..}, number of holders or of their permits,
+--          number of waiters, {{mode, record} ..}}
 --          mode: `x`, `s` or `p<of>`, for a waiter also `p<of>x<n>`; id: see `peek`, or the SHA-1 of the member;
 --          record: the owner record, "" for a lock of another library; pttl: ms, -1 without an expiry; kept: 1 if the
 --          key is kept after a release; granted: the time of the grant in ms, "" if this time is not stored, for

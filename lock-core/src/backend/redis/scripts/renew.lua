@@ -4,8 +4,8 @@
 -- ARGV     for each lock: owner token (48 characters), or the whole value if the grant may be shared; lease in ms
 --          then, for each lock with a fencing token: the lock's number; the last token that its process made itself
 --          ("0" for none); how long to remember the last token from now, in ms
--- Returns  for each lock: 0 if this owner does not hold the lock; 1 + the number of waiters if the lease was renewed; or
---          the text of an error that concerns this lock alone
+-- Returns  for each lock: 0 if this owner does not hold the lock; 1 + the number of waiters if the lease was renewed;
+--          or the text of an error that concerns this lock alone
 -- Constants  TOKEN_LEN, VALUE_END: see lib.lua
 --
 -- Atomic because the lock may expire between the read and PEXPIRE, and another owner may acquire it. The renewal would

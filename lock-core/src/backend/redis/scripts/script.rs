@@ -23,8 +23,8 @@ pub(crate) enum Script {
     ForceRelease,
 }
 
-/// Joins a script and the library that it uses. A script with a hot path has several parts, and the library is before
-/// the last part: defining the functions of the library costs as much as a command.
+/// Joins a script and the library that it uses. A script with a hot path has several parts. The library is before the
+/// last part, because defining the functions of the library costs as much as a command.
 macro_rules! script {
     ($text:literal) => {
         Source::new(concat!(include_str!("lib.lua"), include_str!($text)), &[])
@@ -72,8 +72,9 @@ impl Script {
         SOURCES[self as usize].text()
     }
 
-    /// Returns the text before the script on a Cluster node. A renewal has no such text and names only the locks: while
-    /// a slot is being moved, a renewal cannot wait until the helper keys have moved too.
+    /// Returns the text that precedes the script on a Cluster node. A renewal has no such text, and names only the
+    /// locks and not their helper keys. While a slot is being moved, a renewal cannot wait until the helper keys have
+    /// moved.
     fn preamble(self, keyspace: Keyspace) -> &'static str {
         match (keyspace, self) {
             (Keyspace::Whole, _) | (Keyspace::Slots, Self::Renew) => "",
@@ -89,7 +90,7 @@ impl Script {
         command
     }
 
-    /// Returns the keys that a call on a Cluster node must name for these locks: see `scripts/cluster.lua`.
+    /// Returns the keys that a call for these locks must name on a Cluster node: see `scripts/cluster.lua`.
     fn declared<'a>(self, locks: impl Iterator<Item = &'a str>) -> Vec<String> {
         if self == Self::Renew {
             return locks.map(str::to_owned).collect();
@@ -127,8 +128,8 @@ impl Scripts {
         Ok(Self { names, keyspace })
     }
 
-    /// Returns `EVALSHA` of a script on these locks. Reserves space for `args` more arguments with `bytes` bytes in
-    /// all.
+    /// Returns `EVALSHA` of a script on these locks. Reserves space for `args` more arguments, which have `bytes` bytes
+    /// in total.
     pub(crate) fn call<'a>(
         &self,
         script: Script,

@@ -32,7 +32,7 @@ fn place(router: &Router, slot: u16) -> String {
     router.node(slot).expect("a node").shared().address().to_string()
 }
 
-/// The node that a redirect named may be gone, and no other node reports a change.
+/// The node that a redirect named may be gone, while no other node reports a change.
 #[test]
 fn a_view_that_did_not_change_overrules_a_node_that_sent_on() {
     let router = router();

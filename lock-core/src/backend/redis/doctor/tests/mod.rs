@@ -1,4 +1,4 @@
-//! Tests of the rules about one server. Each rule has a fact that triggers it, and a similar fact that does not.
+//! Tests of the rules about one server. For each rule, one fact triggers the rule, and a similar fact does not.
 
 mod replicas;
 
@@ -103,7 +103,7 @@ fn each_rule_about_one_server() {
     }
 }
 
-/// The quarantine of a voter makes some findings harmless.
+/// Because of a voter's quarantine after a restart or an eviction, some findings are harmless for a voter.
 #[test]
 fn a_voter_is_judged_by_what_its_quarantine_leaves_open() {
     let table: &[(&[Change], &[(&str, Severity)])] = &[

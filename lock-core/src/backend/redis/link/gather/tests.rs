@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::*;
 
 /// A stream that answers each read with one byte. The stream records the size of each write, and accepts at most
-/// `at_once` bytes of it.
+/// `at_once` bytes at once.
 #[derive(Debug)]
 struct Recorder {
     writes: Arc<Mutex<Vec<usize>>>,

@@ -18,8 +18,8 @@ use crate::backend::remote::Tls;
 /// and a dial asks all sentinels at once.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Returns the time limit for one sentinel after another has answered. A request takes three round trips, four with
-/// TLS. A dial sends two requests, and there must be enough time for both on a slow link.
+/// Returns the time limit for one sentinel after another has answered. A request takes three round trips, or four with
+/// TLS. A dial sends two requests, and the limit must be long enough for both on a slow link.
 pub(super) fn patience(config: &Config) -> Duration {
     PATIENCE.max(config.dial_timeout / 3)
 }
@@ -36,7 +36,7 @@ pub(super) enum Answer {
     Refused(String),
     /// TLS fails until an operator changes a certificate or the URL.
     Untrusted(String),
-    /// There is no usable answer. The text is the reason.
+    /// The sentinel sent no usable answer. The text is the reason.
     Silent(String),
 }
 
@@ -90,7 +90,7 @@ pub(super) async fn greet(
     let (tell, told) = mpsc::unbounded_channel();
     let options = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
     let options = options.set_push_sender(move |push: PushInfo| {
-        // A caller that only sends a request drops the receiver.
+        // The send fails if the caller has dropped the receiver, because it needs no messages.
         let _ = tell.send(push);
         Ok::<_, Infallible>(())
     });

@@ -1,4 +1,4 @@
-//! The state of each sentinel's watch over the primary, for the doctor.
+//! Requests from each sentinel how it watches the primary, for the doctor.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::backend::BoxFuture;
 use crate::backend::redis::config::{Address, Config, Endpoint, Sentinels};
 use crate::backend::remote::{Tls, join_all, socket};
 
-/// The answer of one sentinel about its watch over the primary.
+/// The answer of one sentinel: how it watches the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SentinelView {
     Watches {
@@ -26,7 +26,7 @@ pub(crate) enum SentinelView {
     Silent(String),
 }
 
-/// Asks each sentinel of the URL about its watch. All are asked at once, each within the time limit of a call.
+/// Returns the view of each sentinel of the URL. Sends all requests at once, each with the time limit of a call.
 pub(crate) async fn sentinel_views(
     config: &Config,
     tls: Option<&Tls>,
