@@ -1,7 +1,6 @@
-//! A list in order of arrival whose members are found by name, and the deadlines of its members.
+//! A list in order of arrival whose members are found by name, and an index of the deadlines of its members.
 //!
-//! No operation visits all members. Otherwise, with thousands of waiters for one key, each of them would pay for all
-//! the others.
+//! No operation visits all members, because there may be thousands of waiters for one key.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
@@ -11,11 +10,11 @@ use crate::clock::Moment;
 /// A list of members in order of arrival. A name belongs to one member at a time.
 #[derive(Debug)]
 pub(super) struct Arrivals<K, T> {
-    /// The members with their numbers, which only grow. They are boxed, so that a removal from the middle moves few
-    /// bytes.
+    /// The members with their numbers, which only grow. The members are boxed, so that a removal from the middle moves
+    /// few bytes.
     members: VecDeque<(u64, Box<T>)>,
     /// The numbers of the members, by name. The fixed hasher is safe, because this crate makes the names, and no caller
-    /// can choose names that collide. An empty map costs nothing.
+    /// can choose names that collide.
     numbers: HashMap<K, u64, BuildHasherDefault<DefaultHasher>>,
     next: u64,
 }
@@ -47,7 +46,7 @@ impl<K: Eq + Hash, T> Arrivals<K, T> {
         self.numbers.get(name).copied()
     }
 
-    /// Returns the number of members before the one with this number.
+    /// Returns how many members precede the member with this number.
     pub(super) fn position(&self, number: u64) -> Option<usize> {
         self.members.binary_search_by_key(&number, |(number, _)| *number).ok()
     }
@@ -64,9 +63,9 @@ impl<K: Eq + Hash, T> Arrivals<K, T> {
         self.members.iter().map(|(_, member)| &**member)
     }
 
-    /// Removes a member. Returns its number, the number of members before it, and the member.
+    /// Removes a member. Returns its number, how many members preceded it, and the member.
     pub(super) fn remove(&mut self, name: &K) -> Option<(u64, usize, T)> {
-        // Most keys have no queue, and even an empty map would hash the name.
+        // Most keys have no queue. For them this saves the hash of the name, which even an empty map would compute.
         if self.is_empty() {
             return None;
         }
@@ -90,7 +89,8 @@ impl<K, T> Default for Arrivals<K, T> {
     }
 }
 
-/// The deadlines of numbered members, in order. The store uses only one clock, so a moment is stored as one number.
+/// The deadlines of members, in order, with the numbers of the members. The store uses only one clock, so a moment is
+/// stored as one number.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines(BTreeSet<(i64, u64)>);
 
@@ -111,13 +111,13 @@ impl Deadlines {
         self.0.last().map(|(end, _)| moment(*end))
     }
 
-    /// Returns a member whose deadline has passed.
+    /// Returns the number of a member whose deadline has passed.
     pub(super) fn past(&self, now: Moment) -> Option<u64> {
         self.0.first().filter(|(end, _)| moment(*end).is_past(now)).map(|(_, number)| *number)
     }
 }
 
-/// Returns the number by which deadlines are compared.
+/// Returns a moment as the number by which deadlines are compared.
 pub(super) fn nanos(moment: Moment) -> i64 {
     moment.parts().0
 }

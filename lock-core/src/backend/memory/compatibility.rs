@@ -1,4 +1,4 @@
-//! How much of a key is in use, and which modes are compatible with this use.
+//! Computes how much of a key is in use, and which claims are compatible with this use.
 
 use crate::backend::{Claim, Mode};
 
@@ -6,7 +6,7 @@ use crate::backend::{Claim, Mode};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Share {
     pub(super) mode: Mode,
-    /// The number of permits; 1 for any other mode.
+    /// The number of permits. It is 1 for any mode other than a permit.
     pub(super) permits: usize,
 }
 
@@ -20,7 +20,7 @@ impl Share {
     }
 }
 
-/// The use of a key: the mode of the holders and their number.
+/// The use of a key: the mode of the holders, and the number of holders or of their permits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usage {
     mode: Option<Mode>,
@@ -67,7 +67,7 @@ impl Usage {
         self.count
     }
 
-    /// Returns the usage with `count` more holders of `mode`, or more permits.
+    /// Returns the usage with `count` more holders of `mode`, or with `count` more permits.
     pub(super) fn with(self, mode: Mode, count: usize) -> Self {
         Self { mode: Some(mode), count: self.count + count }
     }

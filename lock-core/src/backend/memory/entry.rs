@@ -23,8 +23,8 @@ pub(super) enum Verdict {
         waiters: usize,
     },
     Held(Held),
-    /// The key at this index of the claim's keys is in use in this mode, which can never share the key with the
-    /// requested mode.
+    /// The claim cannot be granted however long it waits: the key at this index of its keys is used in this mode, which
+    /// is incompatible with the requested mode.
     Conflict(usize, Use),
 }
 
@@ -37,14 +37,14 @@ pub(super) enum Relation {
     Conflict(Use),
 }
 
-/// The state of one key. A key without a holder and a waiter may keep its entry until its shard is swept. Such a key is
-/// likely to be claimed again, and to drop and create its entry costs more than to keep it.
+/// The state of one key. If a key has neither a holder nor a waiter, its entry may stay until its shard is swept. The
+/// key is likely to be claimed again, and keeping the entry costs less than creating a new one.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     pub(super) holders: Holders,
     /// The queued claims.
     pub(super) tickets: Tickets,
-    /// The watchers of claims that are not queued, in order of arrival.
+    /// The watchers of claims without a ticket, in order of arrival.
     pub(super) waiters: VecDeque<Watcher>,
     /// The events that are delivered after the shard is unlocked.
     pub(super) events: Vec<Event>,
@@ -96,8 +96,8 @@ impl Entry {
                 Verdict::Held(held)
             }
             Relation::Conflict(other) => {
-                // The claim is refused for good and sends no further request. Its ticket would block the queue until
-                // the ticket expires.
+                // The claim is refused permanently, and sends no further request. Its ticket is removed, because it
+                // would block the queue until it expires.
                 self.forget_ticket(claim.owner);
                 self.settle(now, None);
                 Verdict::Conflict(0, other)
@@ -117,7 +117,7 @@ impl Entry {
         if let Some(holder) = self.held_by(claim.owner) {
             return match (holder.mode, claim.mode) {
                 (Mode::Exclusive, Mode::Shared) => Relation::Owner,
-                // A reader that requests a write lock would wait for its own grant.
+                // The owner has a shared lock and requests an exclusive one, so it would wait for its own grant.
                 (Mode::Shared, Mode::Exclusive) => Relation::Held,
                 (has, asks) if has == asks => Relation::Owner,
                 (has, _) => Relation::Conflict(Use::Lock(has)),
@@ -130,7 +130,7 @@ impl Entry {
         }
     }
 
-    /// Grants the key to `claim`, for which it is [free](Relation::Free).
+    /// Grants the key to `claim`. The key must be [free](Relation::Free) for this claim.
     pub(super) fn take(&mut self, claim: &Claim, fence: FencingToken, now: Moment) {
         let share = Share::new(claim);
         if self.forget_ticket(claim.owner).is_some_and(|asked| asked != share) {
@@ -150,7 +150,7 @@ impl Entry {
         });
     }
 
-    /// Refuses `claim` for now, and queues it or keeps its place in the queue.
+    /// Returns the answer *held* to `claim`. Queues the claim if `ask` requests this, or keeps its place in the queue.
     pub(super) fn wait(&mut self, claim: &Claim, ask: Ask, now: Moment) -> Held {
         let waiters = self.waiting(claim.owner);
         let takes = match ask {
@@ -161,9 +161,10 @@ impl Entry {
                     && self.held_by(claim.owner).is_none()
             }
         };
-        // An existing ticket is kept in any case, because a claim that sends a request is alive.
+        // An existing ticket is always kept, because a claim that sends a request is alive.
         let position = if takes { Some(self.take_ticket(claim, now)) } else { self.keep_ticket(claim, now) };
-        // An exclusive claim waits until the last holder has released, any other claim only until the first has.
+        // An exclusive claim waits until the last holder has released the key. Any other claim waits only until the
+        // first holder has released it.
         let free = if claim.mode == Mode::Exclusive { self.holders.latest() } else { self.holders.soonest() };
         Held {
             remaining: free.map(|end| end.remaining(now)),
@@ -178,7 +179,7 @@ impl Entry {
         }
     }
 
-    /// Returns whether the manager of the holder hands the grant off to `claim` itself.
+    /// Returns whether the manager of the holder itself hands the grant off to `claim`.
     pub(super) fn is_handed_on_locally(&self, claim: &Claim) -> bool {
         claim.queue == Queue::Barging
             && claim.more.is_empty()
@@ -187,20 +188,20 @@ impl Entry {
                 .is_some_and(|holder| holder.owner.may_hand_off_to(&claim.owner) && !holder.several)
     }
 
-    /// Returns the exclusive holder, unless it has released the key.
+    /// Returns the exclusive holder. Returns `None` if the holder has released the key but keeps it locked.
     pub(super) fn local_holder(&self) -> Option<&Holder> {
         self.holders.first().filter(|holder| holder.mode == Mode::Exclusive && !holder.kept)
     }
 
-    /// Extends the grant of `owner`. Returns the number of waiting claims, or `None` if there is no grant.
+    /// Extends the grant of `owner`. Returns the number of waiting claims, or `None` if the owner has no grant.
     pub(super) fn renew(&mut self, owner: Owner, ttl: Duration, now: Moment) -> Option<usize> {
         self.expire(now);
         self.holders.change(owner, |holder| holder.extend(ttl, now))?;
         Some(self.waiting(owner))
     }
 
-    /// Turns the grant of the owner of `claim` into a shared one. Returns the number of waiting claims, or `None` if
-    /// there is no grant.
+    /// Turns the grant of the owner of `claim` into a shared grant. Returns the number of waiting claims, or `None` if
+    /// the owner has no grant.
     pub(super) fn downgrade(&mut self, claim: &Claim, now: Moment) -> Result<Option<usize>, Use> {
         self.expire(now);
         let Some(holder) = self.held_by(claim.owner) else { return Ok(None) };
@@ -220,7 +221,7 @@ impl Entry {
         self.expire(now);
         self.forget_ticket(claim.owner);
         let released = match () {
-            // A repeated release changes nothing.
+            // The owner has already released the key, which stays locked. A repeated release changes nothing.
             () if self.holders.get(claim.owner, true).is_some() => Released::Released,
             () if self.give_back(claim.owner, keep_for, now) => Released::Released,
             () if self.holders.usage().admits(Share::new(claim)) == Compatibility::Compatible => {
@@ -232,7 +233,8 @@ impl Entry {
         released
     }
 
-    /// Removes the grant of `owner`, or keeps the key locked without an owner. Returns whether there was a grant.
+    /// Removes the grant of `owner`. With `keep_for`, the key stays locked without an owner. Returns whether the owner
+    /// had a grant.
     fn give_back(&mut self, owner: Owner, keep_for: Option<Duration>, now: Moment) -> bool {
         match keep_for.filter(|keep| !keep.is_zero()) {
             Some(keep) => {
@@ -243,7 +245,8 @@ impl Entry {
         }
     }
 
-    /// Returns the fencing token of the grant of `claim`. `make` makes another token after a hand-off.
+    /// Returns the fencing token of the grant of `claim`. If the last token is from before a hand-off, `make` makes a
+    /// new token.
     pub(super) fn fence(
         &mut self,
         claim: &Claim,
@@ -259,12 +262,12 @@ impl Entry {
         })
     }
 
-    /// Returns the last token of the grant of `owner`, and the number of hand-offs for which it was made.
+    /// Returns the last token of the grant of `owner`, and the number of hand-offs before the token was made.
     pub(super) fn last_fence(&self, owner: Owner) -> Option<(FencingToken, u64)> {
         self.held_by(owner).map(|holder| (holder.fence, holder.handoffs))
     }
 
-    /// Replaces the token of the grant of `claim` with the token for its present number of hand-offs.
+    /// Stores the token of the grant of `claim`, and the present number of hand-offs.
     pub(super) fn set_fence(&mut self, claim: &Claim, fence: FencingToken) {
         self.holders.change(claim.owner, |holder| {
             (holder.fence, holder.handoffs, holder.several) = (fence, claim.handoffs, !claim.more.is_empty());
@@ -307,8 +310,8 @@ impl Entry {
         if older <= self.tickets.served() {
             return self.tickets.usage_before(older, holders).admits(Share::new(claim));
         }
-        // A holder that blocks an older ticket also blocks this claim. All holders and waiters use the key as the same
-        // kind of lock, so a comparison with the holders is enough.
+        // Compares the claim with the holders and with the older tickets that can be served along with them. If an
+        // older ticket cannot be served, this claim must wait behind it.
         match all_served.admits(Share::new(claim)) {
             Compatibility::Conflict(mode) => Compatibility::Conflict(mode),
             Compatibility::Compatible | Compatibility::Blocked => Compatibility::Blocked,

@@ -1,4 +1,5 @@
-//! The effects of a change outside of its entry. They are delivered after the shard is unlocked.
+//! Events: the notifications of waiters and managers after a change of an entry. They are delivered after the shard is
+//! unlocked.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,10 +11,10 @@ use crate::key::Key;
 use crate::owner::Owner;
 use crate::sync::{Mutex, Notify};
 
-/// An effect of a change outside of its entry.
+/// A notification after a change of an entry.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A waiter must check its turn.
+    /// A waiter must check whether its turn has come.
     Wake(Arc<Notify>),
     /// A claim began to wait for a key that this process holds.
     Contended(u128),
@@ -42,7 +43,7 @@ impl Listeners {
     /// call the store.
     #[inline]
     pub(super) fn send(&self, key: &Key, events: Vec<Event>) {
-        // In the common case there are no waiters, and so no events.
+        // Usually there are no waiters, and so no events.
         if !events.is_empty() {
             self.deliver(key, events);
         }

@@ -7,13 +7,13 @@ use once_cell::sync::Lazy;
 use crate::backend::{Claim, FencingToken};
 use crate::clock;
 
-/// The next number. All keys and stores of the process share it. It also grows over restarts, as long as the wall clock
-/// grows.
+/// The next fencing token, for all keys and stores of the process. It starts at the time of the wall clock, so that
+/// tokens also grow after a restart of the process.
 static NEXT: Lazy<AtomicU64> =
     Lazy::new(|| AtomicU64::new(u64::try_from(clock::wall().as_micros()).unwrap_or(1)));
 
-/// Returns a token that is larger than all earlier tokens, including those that the process numbered itself for
-/// `claim`.
+/// Returns a token that is larger than all earlier tokens. These include the tokens that the process numbered itself
+/// for `claim`.
 pub(super) fn next(claim: &Claim) -> FencingToken {
     raise(claim);
     FencingToken::new(NEXT.fetch_add(1, Ordering::Relaxed))

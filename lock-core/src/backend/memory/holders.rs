@@ -11,11 +11,11 @@ use crate::owner::{Owner, OwnerRecord};
 /// The holders of one key, in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Holders {
-    /// The oldest holder; in most cases the only one.
+    /// The oldest holder, which usually is the only holder.
     first: Option<Holder>,
     /// The later holders: readers, or holders of permits.
     rest: Option<Box<Rest>>,
-    /// Whether one of the holders may have several permits. If so, the permits must be added up.
+    /// Whether a holder may have several permits. Then the permits must be counted instead of the holders.
     several_permits: bool,
 }
 
@@ -23,12 +23,12 @@ pub(super) struct Holders {
 pub(super) struct Holder {
     pub(super) owner: Owner,
     pub(super) mode: Mode,
-    /// The number of permits; 1 in any other mode.
+    /// The number of permits. It is 1 in any mode other than a permit.
     pub(super) permits: usize,
     pub(super) granted: Moment,
     pub(super) deadline: Moment,
     pub(super) fence: FencingToken,
-    /// The number of hand-offs for which `fence` was made.
+    /// The number of hand-offs of the grant before `fence` was made.
     pub(super) handoffs: u64,
     pub(super) record: OwnerRecord,
     /// Whether the claim has further keys.
@@ -37,8 +37,8 @@ pub(super) struct Holder {
     pub(super) kept: bool,
 }
 
-/// An owner, and whether it has released the key with `keep_for`. Such an owner may claim the key again at the same
-/// time.
+/// An owner, and whether it has released the key with `keep_for`. The flag is part of the name, because a released key
+/// may stay locked while its owner claims the key again.
 type Name = (Owner, bool);
 
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ impl Holders {
         Usage::new(self.first.as_ref().map(|holder| holder.mode), count)
     }
 
-    /// Returns the present grant of `owner`, or, if `kept`, the grant that it released with `keep_for`.
+    /// Returns the present grant of `owner`. If `kept`, returns the grant that the owner released with `keep_for`.
     pub(super) fn get(&self, owner: Owner, kept: bool) -> Option<&Holder> {
         if let Some(first) = self.first.as_ref().filter(|holder| holder.name() == (owner, kept)) {
             return Some(first);
@@ -78,7 +78,7 @@ impl Holders {
     }
 
     pub(super) fn push(&mut self, holder: Holder) {
-        // This is reset when the key has no holder.
+        // A first holder resets the flag.
         self.several_permits = holder.permits > 1 || self.several_permits && self.first.is_some();
         match &mut self.first {
             Some(_) => self.rest.get_or_insert_default().push(holder),
@@ -91,7 +91,7 @@ impl Holders {
         if self.first.as_ref().is_none_or(|holder| holder.name() != (owner, kept)) {
             return self.rest.as_mut().is_some_and(|rest| rest.remove(&(owner, kept)).is_some());
         }
-        // Only the next holder is moved, because a holder is large.
+        // Moves only one holder to the front, because a holder is large.
         match &mut self.rest {
             Some(rest) => self.first = rest.pop_front(),
             None => self.first = None,
@@ -146,7 +146,7 @@ impl Holder {
 }
 
 impl Rest {
-    /// Returns the number of a holder, and how many of the later holders came before it.
+    /// Returns the number of a holder, and its position in `arrivals`.
     fn position(&self, name: &Name) -> Option<(u64, usize)> {
         let number = self.arrivals.number(name)?;
         Some((number, self.arrivals.position(number)?))

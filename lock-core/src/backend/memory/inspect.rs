@@ -11,7 +11,7 @@ use crate::clock::{self, Clock, Moment};
 use crate::key::Key;
 
 impl Memory {
-    /// Lists the locks. Locks one shard at a time, so that no other call waits long if the store is large.
+    /// Lists the locks. Locks only one shard at a time, so that no other call waits long if the store is large.
     pub(super) fn list_locks(&self, prefix: &str, limit: usize) -> Listed {
         let now = Clock::Tokio.now();
         let mut locks = Vec::new();
@@ -72,8 +72,8 @@ impl Holder {
         holder.with_held_since(clock::wall().checked_sub(now.since(self.granted)))
     }
 
-    /// Returns a digest of the token. The token itself must not be shown, because half of it is the secret of its
-    /// process.
+    /// Returns a digest of the owner token. The token itself must not be shown, because half of the token is the secret
+    /// of its process.
     fn id(&self) -> GrantId {
         let digest = Sha256::digest(self.owner.token().as_str());
         let digits: String = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect();

@@ -46,7 +46,7 @@ impl Latch {
             }
             LatchStep::Wait { process, ttl } => {
                 self.extend(ttl, now);
-                // The answer to a waiter of an open latch is the state itself.
+                // If the latch is already open, the process gets the state as the answer and needs no notification.
                 if self.left() > 0 && !self.waiting.contains(&process) {
                     self.waiting.push(process);
                 }

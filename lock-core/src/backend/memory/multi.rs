@@ -35,7 +35,7 @@ impl<'a> Locked<'a> {
         locked
     }
 
-    /// Returns the entry of a key of the claim. Creates it if there is none.
+    /// Returns the entry of a key of the claim. Creates the entry if the key has none.
     pub(super) fn entry(&mut self, key: &Key) -> &mut Entry {
         let number = self.memory.shard_index(key);
         let at =
@@ -58,14 +58,15 @@ impl<'a> Locked<'a> {
                 });
             }
         }
-        // A listener or a waker may call the store, which locks these shards.
+        // Unlocks the shards before the events are delivered: a listener or a waker may call the store, which locks
+        // these shards again.
         drop(self.shards);
         for (key, events) in events {
             self.memory.listeners().send(key, events);
         }
     }
 
-    /// Returns the number of claims that wait for the key with the most waiters.
+    /// Returns the number of waiting claims at the key with the most waiters.
     fn waiting(&mut self, claim: &Claim) -> usize {
         claim.keys().map(|key| self.entry(key).waiting(claim.owner)).max().unwrap_or(0)
     }
@@ -83,8 +84,8 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// Returns the common token of all keys of the claim, which must hold them. Makes a new token if the keys have
-    /// different tokens, or if the token is from before a hand-off.
+    /// Returns the common token of all keys of the claim. The claim must hold all of them. Makes a new token if the
+    /// keys have different tokens, or if the token is from before a hand-off.
     fn fence(&mut self, claim: &Claim) -> FencingToken {
         let first = self.entry(&claim.key).last_fence(claim.owner);
         let one = claim.keys().all(|key| self.entry(key).last_fence(claim.owner) == first);
@@ -122,16 +123,16 @@ impl<'a> Locked<'a> {
             }
         }
         self.renew(claim, claim.ttl);
-        // Keys that were acquired one by one have different tokens. The claim gets a larger token.
+        // If the keys were acquired one by one, they have different tokens, and the claim gets a larger token.
         Verdict::Granted { fence: self.fence(claim), waiters: self.waiting(claim) }
     }
 
-    /// Refuses the claim for now, and queues it at all keys or at none.
+    /// Returns the answer *held* to the claim, and queues the claim at all keys or at none.
     fn wait(&mut self, claim: &Claim, relations: &[Relation], ask: Ask) -> Held {
         let (now, waiting) = (self.now, self.waiting(claim));
         let ask = match ask {
             Ask::Enqueue { room: Some(room) } if waiting >= room => Ask::Try,
-            // The longest queue has room, so every queue has room.
+            // `waiting` is the length of the longest queue. If this queue has room, every queue has room.
             Ask::Enqueue { .. } => Ask::Enqueue { room: None },
             Ask::Probe | Ask::Try => ask,
         };
@@ -144,7 +145,7 @@ impl<'a> Locked<'a> {
                 all.remaining = all.remaining.max(held.remaining);
                 all.own |= held.own;
                 if all.key.is_none() {
-                    // The reported holder is the holder of the key that the error names.
+                    // The answer describes the holder of the key that it names.
                     (all.key, all.holder, all.kept) = (Some(key.clone()), held.holder, held.kept);
                 }
             }
@@ -175,7 +176,7 @@ impl Memory {
 
     pub(super) fn renew_all(&self, claim: &Claim, ttl: Duration, now: Moment) -> Option<usize> {
         let mut locked = Locked::new(self, claim, now);
-        // A claim that has lost one key is lost, and must not keep the other keys.
+        // If the claim has lost one key, the whole claim is lost, and the other keys must not be renewed.
         let waiters = locked.owns_all(claim).then(|| {
             locked.renew(claim, ttl);
             locked.waiting(claim)
@@ -191,8 +192,8 @@ impl Memory {
         fence
     }
 
-    /// Releases all keys. Returns [`Released::Released`] if the claim held all of them, otherwise the worst answer of a
-    /// key.
+    /// Releases all keys. Returns [`Released::Released`] if the claim held all of them. Otherwise returns the worst
+    /// answer of a single key.
     pub(super) fn release_all(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Released {
         let mut locked = Locked::new(self, claim, now);
         let released: Vec<_> =

@@ -1,4 +1,5 @@
-//! The waiters of one key: tickets, watchers, and whose turn has come. The time is an argument of each call.
+//! The waiters of one key. A *ticket* is the place of a claim in the queue. A *watcher* is a future that waits for the
+//! turn of a claim, with or without a ticket. The time is an argument of each call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +13,14 @@ use crate::clock::Moment;
 use crate::owner::Owner;
 use crate::sync::Notify;
 
-/// The delay after the end of a lease until the waiters behind the first one check the key.
+/// The delay between the end of a lease and the check by the waiters behind the first waiter.
 const AFTER_THE_FIRST: Duration = Duration::from_millis(250);
 
 impl Entry {
     /// Returns the number of waiting claims of owners other than `owner`. Claims to which the holder's manager hands
     /// the grant off do not count.
     pub(super) fn waiting(&self, owner: Owner) -> usize {
-        // In the common case the key has no waiters.
+        // Usually the key has no waiters.
         if self.tickets.is_empty() && self.waiters.is_empty() {
             return 0;
         }
@@ -28,7 +29,7 @@ impl Entry {
         tickets + self.waiters.iter().filter(|watcher| Some(watcher.process) != local).count()
     }
 
-    /// Queues the claim, or keeps it in the queue. Returns the number of claims before it.
+    /// Queues the claim, or keeps it in the queue. Returns the number of claims in front of it.
     pub(super) fn take_ticket(&mut self, claim: &Claim, now: Moment) -> usize {
         if let Some(position) = self.keep_ticket(claim, now) {
             return position;
@@ -41,15 +42,15 @@ impl Entry {
         self.tickets.len() - 1
     }
 
-    /// Keeps a queued claim in the queue. Returns the number of claims before it, or `None` if it is not queued.
+    /// Keeps a queued claim in the queue. Returns the number of claims in front of it, or `None` if it is not queued.
     pub(super) fn keep_ticket(&mut self, claim: &Claim, now: Moment) -> Option<usize> {
         self.tickets.change(claim.owner, |ticket| ticket.deadline = now.plus(claim.ttl.min(WAITER_LEASE)))?;
         self.tickets.position(claim.owner)
     }
 
-    /// Reports to the holder that a claim began to wait, if it is the first.
+    /// Reports the first waiting claim to the holder.
     fn tell_holder(&mut self, owner: Owner) {
-        // The holder remembers that claims wait, so one report is enough.
+        // The holder remembers that claims wait, so a single report is enough.
         if self.waiting(owner) == 0
             && let Some(holder) = self.local_holder()
         {
@@ -58,10 +59,10 @@ impl Entry {
         }
     }
 
-    /// Removes a ticket and its watchers. The futures of the watchers notice this and complete. Returns the share that
-    /// the ticket waited for, if there was a ticket.
+    /// Removes a ticket and its watchers. The futures of the watchers notice the removal and complete. Returns the
+    /// share that the ticket waited for, or `None` if there was no ticket.
     pub(super) fn forget_ticket(&mut self, owner: Owner) -> Option<Share> {
-        // In the common case the key has no tickets.
+        // Usually the key has no tickets.
         if self.tickets.is_empty() {
             return None;
         }
@@ -70,7 +71,8 @@ impl Entry {
         Some(ticket.share)
     }
 
-    /// Returns whether `claim` can wait. It cannot if it has the key, or if it would be refused for good.
+    /// Returns whether `claim` can wait. A claim that holds the key cannot wait, and neither can a claim that would be
+    /// refused permanently.
     pub(super) fn can_wait(&mut self, claim: &Claim, now: Moment) -> bool {
         let relation = self.relation(claim, now);
         matches!(relation, Relation::Held | Relation::Free) && self.held_by(claim.owner).is_none()
@@ -89,8 +91,8 @@ impl Entry {
             self.tickets.change(claim.owner, |ticket| ticket.watchers.push(watcher));
             return;
         }
-        // The report comes before the claim joins the waiters, because it would then count as an earlier waiter. For
-        // its own process, the manager of the holder has a local queue and needs no report.
+        // Reports the claim before it joins the waiters, because there must be no report if another claim already
+        // waits. A claim of the holder's own process is not reported, because its manager has a local queue.
         if self.local_holder().is_some_and(|holder| holder.owner.process() != process) {
             self.tell_holder(claim.owner);
         }
@@ -99,39 +101,37 @@ impl Entry {
 
     /// Checks whether the turn of the watcher `id` of `claim` has come.
     pub(super) fn check(&mut self, claim: &Claim, id: u64, now: Moment) -> Check {
-        // When a lease ends, nothing happens until the next check. This check removes expired leases and calls the next
-        // waiter.
+        // Nothing runs at the end of a lease. So each check removes the expired leases and calls the next waiter.
         self.settle(now, None);
         if self.held_by(claim.owner).is_some() {
             return Check::Ready;
         }
-        // Without a watcher, the ticket has expired or its owner has released it. Only another attempt shows the state
-        // of the claim.
+        // If the watcher is gone, its ticket has expired or its owner has released it. Only another attempt shows the
+        // state of the claim.
         let Some(watcher) = self.watcher(claim, id) else { return Check::Retry };
         if watcher.called {
             return Check::Ready;
         }
-        // Only the alarm of the first watcher is kept up to date. An alarm in the past must be ignored: with it, this
-        // watcher would never sleep.
+        // Only the alarm of the first watcher is kept up to date. An alarm in the past is ignored, because with such an
+        // alarm this watcher would never sleep.
         let armed = watcher.armed.filter(|armed| !armed.is_past(now));
         let own = Arc::clone(&watcher.wake);
-        // This watcher checks now, so it need not be woken.
+        // This watcher is checking at this moment, so it needs no wake-up.
         self.events.retain(|event| !matches!(event, Event::Wake(wake) if Arc::ptr_eq(wake, &own)));
-        // If the first watcher is not being polled, each of the others checks a little later.
+        // The first watcher may not be polled. So every other watcher checks the key a little later.
         Check::Wait(armed.or_else(|| self.next_end(now).map(|end| end.plus(AFTER_THE_FIRST))))
     }
 
-    /// Removes a watcher that has seen its turn. The turn is not passed on, because the claim of this watcher is
-    /// attempted next. If the claim is dropped instead, its release advances the queue.
+    /// Removes a watcher that has seen its turn. Does not call the next waiter, because the claim of this watcher makes
+    /// the next attempt. If the claim is dropped instead, its release calls the next waiter.
     pub(super) fn go(&mut self, claim: &Claim, id: u64, now: Moment) {
-        // This is read before the removal. A watcher with a ticket never counts as acting, because its ticket keeps the
-        // turn.
+        // Read before the removal. A watcher with a ticket never counts as acting, because its ticket keeps the turn.
         let acting = self.waiters.iter().any(|watcher| watcher.id == id && watcher.called);
         self.remove_watcher(claim, id, now);
         self.settle(now, Some(Share::new(claim)).filter(|_| acting));
     }
 
-    /// Removes a watcher that has not seen its turn, and passes the turn on.
+    /// Removes a watcher that has not seen its turn, and calls the next waiter if the turn of this watcher had come.
     pub(super) fn unwatch(&mut self, claim: &Claim, id: u64, now: Moment) {
         self.remove_watcher(claim, id, now);
         self.settle(now, None);
@@ -143,8 +143,8 @@ impl Entry {
         self.tickets.change(claim.owner, |ticket| {
             if ticket.watchers.iter().any(|watcher| watcher.id == id) {
                 ticket.watchers.retain(|watcher| watcher.id != id);
-                // A live waiter attempts its claim again now. A waiter that was dropped for good must not block the
-                // queue for longer than this lease.
+                // A live waiter attempts its claim again now. A waiter that was dropped must not block the queue for
+                // longer than this lease.
                 ticket.deadline = now.plus(claim.ttl.min(WAITER_LEASE));
             }
         });
@@ -155,25 +155,25 @@ impl Entry {
         queued.chain(&self.waiters).find(|watcher| watcher.id == id)
     }
 
-    /// Calls every watcher whose turn has come, and sets the alarm of one of the others to the next expiry. Every
-    /// change of an entry ends with this.
+    /// Calls every watcher whose turn has come. Sets the alarm of the first other watcher to the next end of a lease.
+    /// Every change of an entry ends with this call. To *call* a watcher is to wake it because its turn has come.
     ///
     /// `acting` is the share of a watcher without a ticket that was called and is about to retry. This watcher holds
     /// nothing yet. Without `acting`, the next watcher would be called for the same free part of the key.
     pub(super) fn settle(&mut self, now: Moment, acting: Option<Share>) {
-        // In the common case the key has no waiters.
+        // Usually the key has no waiters.
         if self.tickets.is_empty() && self.waiters.is_empty() {
             return;
         }
-        // Expiry comes first, so that no watcher waits for a ticket or a holder that has expired.
+        // Drops expired holders and tickets first, so that no watcher waits for them.
         self.expire(now);
         self.call_strangers();
         self.call(acting, now);
         self.arm(now);
     }
 
-    /// Calls the watchers that expect a hand-off within their manager although another manager now holds the key. They
-    /// must queue in the store.
+    /// Calls the watchers that expect a hand-off within their manager, if another manager now holds the key. Their
+    /// claims must now queue in the store.
     fn call_strangers(&mut self) {
         let Some(process) = self.local_holder().map(|holder| holder.owner.process()) else { return };
         for watcher in self.waiters.iter_mut().filter(|watcher| watcher.local && watcher.process != process) {
@@ -185,19 +185,19 @@ impl Entry {
         let usage = self.tickets.serve(self.holders.usage());
         let events = &mut self.events;
         self.tickets.call(|ticket| {
-            // A waiter that was called but does not retry is not being polled. It must not delay the next waiters for
-            // long.
+            // A waiter that was called may not be polled. Its ticket expires, so that it does not delay the next
+            // waiters for long.
             ticket.deadline = now.plus(WAITER_LEASE);
             ticket.watchers.iter_mut().for_each(|watcher| watcher.call(events));
         });
-        // A watcher without a ticket is never called before a ticket.
+        // Watchers without a ticket are called only when the turn of all tickets has come.
         if self.tickets.served() == self.tickets.len() {
             self.call_without_place(usage, acting);
         }
     }
 
     fn call_without_place(&mut self, mut usage: Usage, acting: Option<Share>) {
-        // Watchers that were called but have not retried yet count as holders. Otherwise two watchers would be called
+        // A watcher that was called but has not retried yet counts as a holder. Otherwise two watchers would be called
         // for the same free part of the key.
         let called = self.waiters.iter().filter(|watcher| watcher.called).map(|watcher| watcher.share);
         for share in called.chain(acting) {
@@ -209,12 +209,12 @@ impl Entry {
                     usage.add(watcher.share);
                     watcher.call(&mut self.events);
                 }
-                // The next attempt of this watcher is answered at once, with an error.
+                // Calls the watcher, because its claim can never be granted: its next attempt gets an error.
                 Compatibility::Conflict(_) => watcher.call(&mut self.events),
-                // No other claim is compatible with an exclusive use. The loop ends, because there may be thousands of
-                // watchers.
+                // No other claim is compatible with an exclusive use. So the loop ends and does not visit the remaining
+                // watchers, of which there may be thousands.
                 Compatibility::Blocked if usage.is_exclusive() => break,
-                // Without a ticket there is no order, so a later watcher that is compatible is called.
+                // Watchers without a ticket have no order, so a later watcher that is compatible may be called.
                 Compatibility::Blocked => {}
             }
         }
@@ -226,10 +226,11 @@ impl Entry {
         ends.into_iter().flatten().min_by_key(|end| end.remaining(now))
     }
 
-    /// Sets the alarm of the first waiting watcher to the next expiry, because an expiry itself wakes no watcher.
+    /// Sets the alarm of the first waiting watcher to the next end of a lease, because nothing else wakes a watcher
+    /// then.
     fn arm(&mut self, now: Moment) {
         let Some(next) = self.next_end(now) else { return };
-        // One alarm is usually enough. The watcher that wakes updates the state of the key for all watchers.
+        // One alarm is usually enough, because the woken watcher updates the state of the key for all watchers.
         let first = self.tickets.first_watcher();
         let first = first.or_else(|| self.waiters.iter_mut().find(|watcher| !watcher.called));
         if let Some(first) = first

@@ -1,4 +1,4 @@
-//! The store, which consists of shards of entries.
+//! The store: its entries are in several shards, each with its own mutex.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,12 +37,12 @@ struct Store {
 
 pub(super) struct Shard {
     pub(super) entries: KeyMap<Entry>,
-    /// The number of entries at which idle entries are swept again.
+    /// When the shard has this number of entries, its idle entries are dropped again.
     sweep_at: usize,
 }
 
 impl Memory {
-    /// Makes an empty store.
+    /// Creates an empty store.
     #[must_use]
     pub fn new() -> Self {
         let shard = |_| Mutex::new(Shard { entries: KeyMap::default(), sweep_at: SWEEP_FROM });
@@ -50,13 +50,13 @@ impl Memory {
         Self(Arc::new(Store { shards, watchers: AtomicU64::new(0), listeners: Listeners::default() }))
     }
 
-    /// Returns the number of keys with an entry, including idle entries that were not swept yet.
+    /// Returns the number of entries, including idle entries that were not dropped yet.
     #[cfg(test)]
     pub(super) fn entries(&self) -> usize {
         self.0.shards.iter().map(|shard| shard.lock().entries.len()).sum()
     }
 
-    /// Returns the number of keys with an entry that is not idle.
+    /// Returns the number of entries that are not idle.
     #[cfg(test)]
     pub(super) fn in_use(&self) -> usize {
         let now = crate::clock::Clock::Tokio.now();
@@ -92,7 +92,7 @@ impl Memory {
         self.0.shards[place].lock()
     }
 
-    /// Changes the entry of `key`, if there is one, and delivers the events of the change.
+    /// Changes the entry of `key` and delivers the events of the change. Returns `None` if there is no entry.
     pub(super) fn with<T>(&self, key: &Key, now: Moment, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         let mut shard = self.shard(self.shard_index(key));
         let entry = shard.entries.get_mut(key)?;
@@ -106,11 +106,11 @@ impl Memory {
         Some(answer)
     }
 
-    /// Changes the entry of `key`, as [`with`](Self::with) does, but creates it if there is none.
+    /// Changes the entry of `key`, as [`with`](Self::with) does. If there is no entry, creates one.
     pub(super) fn with_new<T>(&self, key: &Key, now: Moment, change: impl FnOnce(&mut Entry) -> T) -> T {
         let mut shard = self.shard(self.shard_index(key));
         let answer_of = |entry: &mut Entry| (change(entry), entry.take_events());
-        // The look-up comes first, because most claimed keys were claimed before.
+        // Looks for an existing entry first, because most keys were claimed before.
         let (answer, events) = match shard.entries.get_mut(key) {
             Some(entry) => answer_of(entry),
             None => {
@@ -125,8 +125,8 @@ impl Memory {
 }
 
 impl Shard {
-    /// Drops the idle entries whenever the shard has doubled its size. So keys that are never claimed again cost a
-    /// bounded amount of memory, and each call costs a constant amount of work on average.
+    /// Drops the idle entries whenever the shard has doubled its size. So the memory for keys that are never claimed
+    /// again is bounded, and the work for each call is constant on average.
     pub(super) fn sweep(&mut self, now: Moment) {
         if self.entries.len() >= self.sweep_at {
             self.entries.retain(|_, entry| !entry.is_idle(now));

@@ -14,7 +14,7 @@ pub(super) struct Ticket {
     pub(super) owner: Owner,
     pub(super) share: Share,
     pub(super) record: OwnerRecord,
-    /// When the ticket expires. This has an effect only while no watcher awaits the turn of the ticket.
+    /// When the ticket expires. The ticket expires only if no watcher waits for its turn.
     pub(super) deadline: Moment,
     pub(super) watchers: Vec<Watcher>,
 }
@@ -25,28 +25,30 @@ pub(super) struct Watcher {
     pub(super) id: u64,
     pub(super) share: Share,
     pub(super) process: u128,
-    /// Whether the watcher expects a hand-off, because the holder belonged to its manager when the wait began.
+    /// Whether the watcher expects a hand-off within its manager, because the holder was of the same manager when the
+    /// wait began.
     pub(super) local: bool,
     pub(super) wake: Arc<Notify>,
-    /// Whether the turn of the watcher has come, but its future has not seen this yet.
+    /// Whether the watcher was woken because its turn has come, and its future has not noticed this yet.
     pub(super) called: bool,
-    /// The alarm: when the watcher wakes to check for expired leases. Usually only one watcher of a key has an alarm.
+    /// The alarm: the time at which the watcher wakes to check for expired leases. Usually only one watcher of a key
+    /// has an alarm.
     pub(super) armed: Option<Moment>,
 }
 
 /// The result of a watcher's check.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Check {
-    /// Another attempt makes sense, whatever the state of the other keys of the claim.
+    /// The claim must be attempted again, whatever the state of its other keys.
     Retry,
     /// The turn of the watcher has come at this key.
     Ready,
-    /// The turn has not come. If there is a moment, the watcher must check again then.
+    /// The turn has not come yet. If there is a moment, the watcher must check again at that moment.
     Wait(Option<Moment>),
 }
 
 impl Ticket {
-    /// Returns whether a watcher awaits the turn of the ticket. Such a ticket does not expire.
+    /// Returns whether a watcher waits for the turn of the ticket. Such a ticket is *awaited* and does not expire.
     pub(super) fn is_awaited(&self) -> bool {
         self.watchers.iter().any(|watcher| !watcher.called)
     }

@@ -8,19 +8,18 @@ use super::ticket::{Ticket, Watcher};
 use crate::clock::Moment;
 use crate::owner::Owner;
 
-/// The queued claims of one key, in order of arrival. There are indexes by owner, by deadline, and by place for the
-/// awaited tickets.
+/// The queued claims of one key, in order of arrival. A ticket is *awaited* while a watcher waits for its turn.
 #[derive(Debug, Default)]
 pub(super) struct Tickets {
     arrivals: Arrivals<Owner, Ticket>,
-    /// The deadlines of the tickets that no watcher awaits. Each ticket is either here or in `awaited`.
+    /// The deadlines of the tickets that are not awaited.
     ends: Deadlines,
-    /// The tickets with a watcher that was not called yet.
+    /// The numbers of the tickets that are awaited.
     awaited: BTreeSet<u64>,
     /// The number of tickets at the front whose turn has come, because they are compatible with the holders and with
-    /// each other. If a holder has released since this number was computed, the true number may be larger.
+    /// each other. After the release of a holder, the true number may be larger until the next count.
     served: usize,
-    /// Whether one of the tickets may be for several permits. If so, the permits must be added up.
+    /// Whether a ticket may be for several permits. Then the permits must be counted instead of the tickets.
     several_permits: bool,
 }
 
@@ -54,13 +53,13 @@ impl Tickets {
         self.arrivals.get(self.position(owner)?)
     }
 
-    /// Returns the number of tickets before the ticket of `owner`.
+    /// Returns the number of tickets in front of the ticket of `owner`.
     pub(super) fn position(&self, owner: Owner) -> Option<usize> {
         self.arrivals.position(self.arrivals.number(&owner)?)
     }
 
     pub(super) fn push(&mut self, ticket: Ticket) {
-        // This is reset when the queue is empty.
+        // The first ticket of an empty queue resets the flag.
         self.several_permits = ticket.share.permits > 1 || self.several_permits && !self.is_empty();
         let (filed, owner) = (Filed::new(&ticket), ticket.owner);
         let number = self.arrivals.push(owner, ticket);
@@ -70,8 +69,7 @@ impl Tickets {
     pub(super) fn remove(&mut self, owner: Owner) -> Option<Ticket> {
         let (number, at, ticket) = self.arrivals.remove(&owner)?;
         self.unfile(number, Filed::new(&ticket));
-        // One of the counted tickets was removed from the front. Its claim was granted or gave up, or the ticket
-        // expired.
+        // A counted ticket was removed, because its claim was granted or gave up, or because it expired.
         if at < self.served {
             self.served -= 1;
         }
@@ -89,7 +87,7 @@ impl Tickets {
         let before = Filed::new(ticket);
         let answer = change(ticket);
         let after = Filed::new(ticket);
-        // A ticket has one entry in the indexes. With an outdated entry, `expire` would drop a ticket that is alive.
+        // Moves the ticket to its new index. With an outdated deadline, `expire` would drop a ticket that is alive.
         if before != after {
             self.unfile(number, before);
             self.file(number, after);
@@ -97,11 +95,11 @@ impl Tickets {
         Some(answer)
     }
 
-    /// Counts the tickets whose turn has come. Returns the usage of the key if all of them hold it.
+    /// Counts the tickets whose turn has come. Returns the usage of the key as if all of them held it.
     pub(super) fn serve(&mut self, holders: Usage) -> Usage {
-        // This continues from the last count, which is still valid. A release only makes more room. A claim that was
-        // granted since then was counted here, or is compatible with all counted claims. If the count started from the
-        // front, each check would visit every waiter.
+        // Continues from the last count, because a count from the front would visit every waiter at each check. The
+        // last count is still valid: a release only makes more room, and a claim that was granted since then was
+        // counted before, or is compatible with all counted claims.
         let mut usage = self.usage_before(self.served, holders);
         while let Some(next) = self.arrivals.get(self.served)
             && usage.admits(next.share) == Compatibility::Compatible
@@ -112,7 +110,8 @@ impl Tickets {
         usage
     }
 
-    /// Returns the usage of the key if the first `tickets` hold it, which must be compatible with the holders.
+    /// Returns the usage of the key as if the first `tickets` held it. These tickets must be compatible with the
+    /// holders.
     pub(super) fn usage_before(&self, tickets: usize, holders: Usage) -> Usage {
         match self.front() {
             // Claims that are compatible with each other have the same mode.
@@ -121,7 +120,8 @@ impl Tickets {
         }
     }
 
-    /// Returns the number of permits of the first `tickets`, which are few: no more are served than there are permits.
+    /// Returns the number of permits of the first `tickets`. If there are permits to add up, `tickets` is not larger
+    /// than the number of permits of the key.
     fn permits_before(&self, tickets: usize) -> usize {
         match self.several_permits {
             false => tickets,
@@ -129,14 +129,14 @@ impl Tickets {
         }
     }
 
-    /// Returns the number of tickets whose turn has come, by the last count.
+    /// Returns the last count of the tickets whose turn has come.
     pub(super) fn served(&self) -> usize {
         self.served
     }
 
-    /// Resets the count of the tickets whose turn has come.
+    /// Resets the count of the tickets whose turn has come. Needed if a claim acquires the key with another share than
+    /// its ticket was for: there may be less room than was counted.
     pub(super) fn unserve(&mut self) {
-        // If a claim acquires the key in another mode than that of its ticket, there may be less room than counted.
         self.served = 0;
     }
 
@@ -145,12 +145,12 @@ impl Tickets {
         while let Some(number) = self.awaited.first().copied()
             && self.arrivals.position(number).is_some_and(|at| at < self.served)
         {
-            // `call` calls the watchers, and the ticket is then no longer awaited. So the loop ends.
+            // After `call`, the ticket is no longer awaited, because its watchers were called. So the loop ends.
             self.change_numbered(number, &mut call);
         }
     }
 
-    /// Returns the first watcher of the first awaited ticket.
+    /// Returns the first watcher of the first awaited ticket that was not called yet.
     pub(super) fn first_watcher(&mut self) -> Option<&mut Watcher> {
         let at = self.arrivals.position(*self.awaited.first()?)?;
         self.arrivals.get_mut(at)?.uncalled()
@@ -166,7 +166,7 @@ impl Tickets {
 
     /// Drops the tickets that have expired.
     pub(super) fn expire(&mut self, now: Moment) {
-        // An awaited ticket has no deadline, because it lives as long as its watcher.
+        // `ends` contains no awaited ticket, because such a ticket lives as long as its watcher.
         while let Some(number) = self.ends.past(now)
             && let Some(owner) =
                 self.arrivals.position(number).and_then(|at| self.arrivals.get(at)).map(|it| it.owner)
@@ -194,7 +194,7 @@ impl Tickets {
     }
 }
 
-/// The index in which a ticket is filed.
+/// The index that contains a ticket: `awaited`, or `ends` with the deadline of the ticket.
 #[derive(Clone, Copy, PartialEq)]
 enum Filed {
     Awaited,

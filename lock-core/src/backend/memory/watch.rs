@@ -12,7 +12,7 @@ use crate::clock::{Clock, Moment};
 use crate::key::Key;
 use crate::sync::Notify;
 
-/// The watcher of one claim. If this value is dropped before it has seen its turn, it passes the turn on.
+/// The watcher of one claim. If this value is dropped before it has seen its turn, the next waiter gets the turn.
 pub(super) struct Watch<'a> {
     memory: &'a Memory,
     claim: &'a Claim,
@@ -23,7 +23,7 @@ pub(super) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Registers a watcher. Returns `None` if there is nothing to wait for.
+    /// Registers a watcher. Returns `None` if the claim need not or cannot wait.
     pub(super) fn register(memory: &'a Memory, claim: &'a Claim) -> Option<Self> {
         let now = Clock::Tokio.now();
         let (id, wake) = (memory.next_watcher(), Arc::new(Notify::new()));
@@ -37,10 +37,10 @@ impl<'a> Watch<'a> {
             };
             memory.with(&claim.key, now, add).unwrap_or(false)
         } else {
-            // All shards are locked together, so that the claim joins the queues of its keys at the same moment. So two
-            // such claims never wait for each other.
+            // Locks all shards together, so that the claim joins the queues of its keys at the same moment. So two such
+            // claims never wait for each other.
             let mut locked = Locked::new(memory, claim, now);
-            // The claim does not wait for a key that it already has.
+            // The claim does not wait for a key that its owner already holds.
             let keys: Vec<&Key> =
                 claim.keys().filter(|key| locked.entry(key).held_by(claim.owner).is_none()).collect();
             let can = !keys.is_empty() && keys.iter().all(|key| locked.entry(key).can_wait(claim, now));
@@ -53,22 +53,23 @@ impl<'a> Watch<'a> {
         added.then_some(Self { memory, claim, id, wake, gone: false })
     }
 
-    /// Completes when the claim's turn has come. The state of the keys is checked before every wait. So no change
-    /// between the answer *held* and this call is missed.
+    /// Waits until the claim's turn has come. Checks the state of the keys before every wait, so that no change between
+    /// the answer *held* and this call is missed.
     pub(super) async fn ready(mut self) {
         while let Some(wait) = self.check() {
             match wait {
                 Some(time) => {
-                    // After a wake-up or a time-out, the next check finds out which it was.
+                    // After a wake-up and after a timeout, the next check reads the state of the key.
                     let _ = tokio::time::timeout(time, self.wake.notified()).await;
                 }
-                // `Notify` keeps a wake-up that arrived after the check.
+                // A wake-up between the check and this wait is not lost, because `Notify` stores it.
                 None => self.wake.notified().await,
             }
         }
     }
 
-    /// Returns for how long to wait for a wake-up; the inner `None` has no limit. The outer `None` ends the wait.
+    /// Checks whether the turn has come. If it has come, returns `None`. Otherwise returns the time limit of the wait
+    /// for a wake-up; the inner `None` means no limit.
     fn check(&mut self) -> Option<Option<Duration>> {
         let now = Clock::Tokio.now();
         let (claim, id) = (self.claim, self.id);
@@ -80,7 +81,7 @@ impl<'a> Watch<'a> {
                 }
                 found
             };
-            // Without an entry the key is free and the ticket has expired, so the claim is attempted again.
+            // If there is no entry, the key is free and the ticket has expired, so the claim is attempted again.
             self.memory.with(&claim.key, now, found).unwrap_or(Check::Retry)
         } else {
             check_all(self.memory, claim, id, now)
@@ -88,8 +89,7 @@ impl<'a> Watch<'a> {
         match found {
             Check::Wait(armed) => Some(armed.map(|moment| moment.remaining(now))),
             Check::Retry | Check::Ready => {
-                // After this, dropping the watcher does not pass the turn on, because the caller attempts the claim
-                // next.
+                // Now a drop of the watcher does not call the next waiter, because the caller attempts the claim next.
                 self.gone = true;
                 None
             }
@@ -97,7 +97,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Checks a claim of several keys. Its turn has come when it has come at every key.
+/// Checks whether the turn of a claim of several keys has come. The turn must have come at every key.
 fn check_all(memory: &Memory, claim: &Claim, id: u64, now: Moment) -> Check {
     let mut locked = Locked::new(memory, claim, now);
     let checks: Vec<_> = claim.keys().map(|key| locked.entry(key).check(claim, id, now)).collect();
@@ -120,7 +120,7 @@ fn check_all(memory: &Memory, claim: &Claim, id: u64, now: Moment) -> Check {
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        // `go` has already removed the watcher, and the next attempt of the claim uses the turn.
+        // `go` has already removed the watcher, and the turn is for the next attempt of the claim.
         if self.gone {
             return;
         }

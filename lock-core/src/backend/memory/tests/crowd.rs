@@ -67,20 +67,20 @@ impl Crowd {
     }
 }
 
-/// Returns the CPU time of this thread, in which other work of the machine does not count.
+/// Returns the CPU time of this thread, which does not include other work of the machine.
 fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Returns the CPU time of 400 hand-offs, the shortest of five rounds.
+/// Returns the CPU time of 400 hand-offs: the shortest time of five rounds.
 fn hand_offs(waiters: usize) -> Duration {
     let took = |_| {
         let mut crowd = Crowd::of(waiters, Mode::Exclusive);
         let start = cpu();
         (0..400).for_each(|from| crowd.hand_off(from));
         let took = cpu() - start;
-        // Each hand-off wakes the next waiter, and the waiter that must now check after the end of the lease.
+        // Each hand-off wakes two waiters: the next one, and the one that gets the alarm for the end of the lease.
         assert!(crowd.rung <= 2 * 400, "{} bells were rung", crowd.rung);
         took
     };
@@ -90,7 +90,7 @@ fn hand_offs(waiters: usize) -> Duration {
 #[test]
 fn a_hand_off_among_thousands_costs_as_much_as_one_among_hundreds() {
     let (few, many) = (hand_offs(FEW), hand_offs(MANY));
-    // A store that visited every waiter would take 16 times as long.
+    // If each hand-off visited every waiter, it would take 16 times as long.
     assert!(many < 5 * few, "400 hand-offs: {few:?} among {FEW}, {many:?} among {MANY}");
 }
 
@@ -144,7 +144,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// The model is a list, which is searched from its beginning.
+    /// The model is a plain list that is searched from its beginning.
     #[test]
     fn a_roll_is_a_list_in_order_of_arrival(steps in steps()) {
         let (mut arrivals, mut list) = (Arrivals::default(), Vec::<(u8, usize)>::new());

@@ -1,5 +1,5 @@
-//! Tests of the memory store: one key compared with a simple model, many waiters for one key, several keys, and
-//! waiting.
+//! Tests of the memory store. They compare one key with a simple model, and test many waiters for one key, several
+//! keys, and waiting.
 
 mod crowd;
 mod model;

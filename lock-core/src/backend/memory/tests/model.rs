@@ -1,4 +1,5 @@
-//! Random histories of one key. The model sees only the answers, and checks their consequences.
+//! Tests random histories of one key. The model uses only the answers of the store, and checks that they are
+//! consistent.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ enum Step {
     Pass(u64),
 }
 
-/// The state that follows from the answers: grants and tickets, with the time at which each ends.
+/// The state according to the answers: the grants and the tickets, with the time at which each of them ends.
 #[derive(Default)]
 struct Model {
     now: u64,
@@ -67,7 +68,7 @@ impl Model {
         self.grants.iter().map(|grant| grant.mode).chain(older).collect()
     }
 
-    /// Returns whether the holder's manager hands the key off to the claim itself.
+    /// Returns whether the holder's manager itself hands the key off to the claim.
     fn is_handed_on_locally(&self, claims: &[Claim], claim: &Claim) -> bool {
         let holder = self.grants.first().filter(|grant| grant.mode == Mode::Exclusive && !grant.kept);
         claim.queue == Queue::Barging

@@ -48,7 +48,7 @@ async fn granted(memory: &Memory, claim: &Claim) -> bool {
     matches!(memory.acquire(claim, Ask::Enqueue { room: None }).await, Ok(Attempt::Granted(_)))
 }
 
-/// Many tasks acquire and release claims of random keys. No task waits for ever, and no key has two owners.
+/// Many tasks acquire and release claims of random keys. No task waits forever, and no key has two owners.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn random_sets_of_keys_exclude_each_other_and_all_are_served() {
     let memory = Memory::new();

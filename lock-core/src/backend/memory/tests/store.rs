@@ -1,4 +1,4 @@
-//! The store as a whole: the entries that remain, and the claims that are refused.
+//! Tests the store as a whole: which entries remain, and which claims are refused.
 
 use std::time::Duration;
 

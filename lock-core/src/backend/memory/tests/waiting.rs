@@ -1,4 +1,4 @@
-//! Waiting: the right waiters are woken, and no waiter is forgotten.
+//! Tests that the right waiters are woken, and that no waiter is forgotten.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,8 +12,8 @@ use crate::backend::memory::Memory;
 use crate::backend::{Ask, Attempt, Backend, Claim, Mode, Renew, Renewal};
 use crate::clock::Clock;
 
-/// A pending `changed`. A test polls it by hand, so that the test sees the wake-up and can drop the future before the
-/// next poll.
+/// A pending `changed` future. A test polls the future by hand, so that the test sees each wake-up and can drop the
+/// future before the next poll.
 struct Waiter<'a> {
     future: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
     wakes: Arc<Wakes>,
@@ -38,7 +38,7 @@ impl<'a> Waiter<'a> {
         matches!(self.future.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Ready(()))
     }
 
-    /// Polls until there is no new wake-up, as an executor would. Returns whether the future completed.
+    /// Polls the future until there is no new wake-up, as an executor would. Returns whether the future completed.
     fn run(&mut self) -> bool {
         for _ in 0..100 {
             let seen = self.wakes.0.load(Ordering::Relaxed);
@@ -124,12 +124,12 @@ async fn a_waiter_that_is_dropped_after_its_wake_passes_it_on() {
         let before = wb.wakes.0.load(Ordering::Relaxed);
         drop(wa);
         if fifo {
-            // The ticket outlives the wait, until the claim is released.
+            // The ticket stays after the wait, until the claim is released.
             memory.give_back(&a, None, Clock::Tokio.now());
         }
         assert!(wb.wakes.0.load(Ordering::Relaxed) > before, "fifo {fifo}");
         assert!(wb.run() && !wc.run(), "fifo {fifo}");
-        // The waiter saw its turn, but gives up before its next attempt.
+        // The waiter has seen its turn, but gives up before its next attempt.
         drop(wb);
         memory.give_back(&b, None, Clock::Tokio.now());
         if fifo {
@@ -192,7 +192,7 @@ async fn expiry_wakes_the_first_waiter_and_the_rest_follow() {
                 loop {
                     memory.changed(&claim).await;
                     if granted(&memory, &claim).await {
-                        // This grant is never released, so that the next waiter is served by expiry.
+                        // This grant is never released, so that the next waiter must wait for its expiry.
                         return tokio_now() - start;
                     }
                 }
@@ -300,7 +300,7 @@ async fn under_load_nobody_is_forgotten() {
             }
         };
         let workers: Vec<_> = (0..8).map(|_| tokio::spawn(worker())).collect();
-        // A lost wake-up would cause a wait for the expiry in 10 s.
+        // After a lost wake-up, the test would wait 10 s for the expiry.
         let all = async {
             for worker in workers {
                 worker.await.expect("no panic");

@@ -58,7 +58,7 @@ impl<R: Role> Server<R> {
     pub(crate) async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>, Failure> {
         let live = self.connections.get().await?;
         let mut command = list(&live, iter::once(key.as_str()), true);
-        // Foreign data at a key make every lock request fail, so the key must not look free.
+        // If the key has data of another program, every lock request fails, so the key must not look free.
         command.arg(1);
         let answer = live.run(Script::List, &command).await?;
         let (_, mut found) = locks::<R>(&answer)?;

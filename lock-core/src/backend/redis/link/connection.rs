@@ -33,7 +33,7 @@ impl Poisoned {
         if push.kind == PushKind::SUnsubscribe {
             // Set before the driver continues, so that no later reply reaches a caller.
             self.out_of_step.store(true, Ordering::Release);
-            // `notify_one` stores a permit, so the supervisor is woken even if it does not wait for this at the moment.
+            // `notify_one` stores a permit, so the wake-up is not lost while the supervisor is busy.
             self.told.notify_one();
         }
     }

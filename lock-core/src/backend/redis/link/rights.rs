@@ -17,8 +17,8 @@ use crate::error::LockErrorKind;
 /// because the server first checks the right to the command.
 pub(crate) const KEY: &str = "lock:rights";
 
-/// The commands that any kind of lock may need. With these arguments, the commands change nothing, because the key does
-/// not exist. Two need more care: `HSET` lacks a value, and `EVALSHA` names a script that does not exist.
+/// The commands that any kind of lock may need. With these arguments, the commands change nothing if the key does not
+/// exist. `HSET` fails because it lacks a value, and `EVALSHA` because no script has this name.
 const CALLS: [&[&str]; 24] = [
     &["EVALSHA", "0000000000000000000000000000000000000000", "0"],
     &["GET", KEY],

@@ -136,7 +136,7 @@ async fn beats<R: Role>(
     let mut command = Cmd::new();
     command.arg("TIME");
     loop {
-        // If the last heartbeat was late, the supervisor has already waited, so no pause is needed.
+        // If the periodic work of the role timed out, its time limit has already served as the pause.
         let (pause, patience) = if is_late { (Duration::ZERO, bound) } else { (HEARTBEAT, bound * 2) };
         sleep(pause).await;
         let sent = Clock::Suspend.now();
