@@ -1,4 +1,4 @@
-//! The state of one key: its holders and its waiters. The time is an argument of each call.
+//! The state of one key: its holders and its waiters. Each call gets the current time as an argument.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -310,8 +310,8 @@ impl Entry {
         if older <= self.tickets.served() {
             return self.tickets.usage_before(older, holders).admits(Share::new(claim));
         }
-        // Compares the claim with the holders and with the older tickets that can be served along with them. If an
-        // older ticket cannot be served, this claim must wait behind it.
+        // An older ticket cannot be granted yet, so this claim must wait, unless its mode is in conflict. All holders
+        // and waiters use the key as the same kind of lock, so a comparison with some of them finds every conflict.
         match all_served.admits(Share::new(claim)) {
             Compatibility::Conflict(mode) => Compatibility::Conflict(mode),
             Compatibility::Compatible | Compatibility::Blocked => Compatibility::Blocked,

@@ -1,4 +1,4 @@
-//! A count-down latch. The time is an argument of each call.
+//! A count-down latch. Each call gets the current time as an argument.
 
 use std::collections::HashSet;
 use std::time::Duration;

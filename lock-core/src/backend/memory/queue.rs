@@ -1,5 +1,5 @@
 //! The waiters of one key. A *ticket* is the place of a claim in the queue. A *watcher* is a future that waits for the
-//! turn of a claim, with or without a ticket. The time is an argument of each call.
+//! turn of a claim, with or without a ticket. Each call gets the current time as an argument.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,7 +125,8 @@ impl Entry {
     /// Removes a watcher that has seen its turn. Does not call the next waiter, because the claim of this watcher makes
     /// the next attempt. If the claim is dropped instead, its release calls the next waiter.
     pub(super) fn go(&mut self, claim: &Claim, id: u64, now: Moment) {
-        // Read before the removal. A watcher with a ticket never counts as acting, because its ticket keeps the turn.
+        // Read before the removal. A watcher with a ticket never counts as acting, because its ticket stays in the
+        // queue.
         let acting = self.waiters.iter().any(|watcher| watcher.id == id && watcher.called);
         self.remove_watcher(claim, id, now);
         self.settle(now, Some(Share::new(claim)).filter(|_| acting));
@@ -155,8 +156,8 @@ impl Entry {
         queued.chain(&self.waiters).find(|watcher| watcher.id == id)
     }
 
-    /// Calls every watcher whose turn has come. Sets the alarm of the first other watcher to the next end of a lease.
-    /// Every change of an entry ends with this call. To *call* a watcher is to wake it because its turn has come.
+    /// Calls every watcher whose turn has come: wakes the watcher and marks it as called. Sets the alarm of the first
+    /// other watcher to the next end of a lease. Every change of an entry ends with this function.
     ///
     /// `acting` is the share of a watcher without a ticket that was called and is about to retry. This watcher holds
     /// nothing yet. Without `acting`, the next watcher would be called for the same free part of the key.

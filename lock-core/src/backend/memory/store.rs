@@ -106,7 +106,7 @@ impl Memory {
         Some(answer)
     }
 
-    /// Changes the entry of `key`, as [`with`](Self::with) does. If there is no entry, creates one.
+    /// Changes the entry of `key` and delivers the events of the change. If there is no entry, creates one.
     pub(super) fn with_new<T>(&self, key: &Key, now: Moment, change: impl FnOnce(&mut Entry) -> T) -> T {
         let mut shard = self.shard(self.shard_index(key));
         let answer_of = |entry: &mut Entry| (change(entry), entry.take_events());

@@ -120,8 +120,8 @@ impl Tickets {
         }
     }
 
-    /// Returns the number of permits of the first `tickets`. If there are permits to add up, `tickets` is not larger
-    /// than the number of permits of the key.
+    /// Returns the number of permits of the first `tickets`. The sum has few terms, because at most as many tickets are
+    /// served as there are permits.
     fn permits_before(&self, tickets: usize) -> usize {
         match self.several_permits {
             false => tickets,

@@ -240,7 +240,7 @@ impl Failure {
         let details = without_arguments(details);
         let rule = RULES.iter().find(|rule| rule.code == code && details.starts_with(rule.text));
         let Some(rule) = rule else {
-            // The failure is in doubt, because the earlier writes of a script stay when the script fails.
+            // The request may have taken effect, because the earlier writes of a script stay when the script fails.
             let text = format!("the server answered {code} {details}");
             return Self::new(LockErrorKind::Unavailable, text).in_doubt();
         };

@@ -94,8 +94,8 @@ impl Router {
         let last = Last::default();
         match timeout(deadline, self.call(key, &last, call)).await {
             Ok(answer) => answer,
-            // The node that sent the last redirect has not executed the call. But the call may have been sent again
-            // since then, so the failure is in doubt.
+            // The node that sent the last redirect has not executed the call. But since then, the call may have been
+            // sent again and may have taken effect.
             Err(_) => {
                 let (last, missing) = (last.take(), || self.missing(slot::of_key(key.as_str())));
                 // Prefer the connection error over the redirect: it is more useful to the caller.
@@ -118,8 +118,8 @@ impl Router {
     ) -> Result<Attempt, Failure> {
         let give_up = Clock::Suspend.now().plus(deadline);
         let answer = match parts(claim) {
-            // If the deadline passes between two slots, the claim may hold some of its keys. The error is in doubt, so
-            // the library releases all keys of the claim by its owner.
+            // If the deadline passes between two slots, the claim may hold some of its keys. The error says that the
+            // request may have taken effect, so the library releases all keys of the claim by its owner.
             Some(parts) => timeout(deadline, self.acquire_parts(claim, &parts, give_up))
                 .await
                 .unwrap_or_else(|_| Err(Failure::no_answer(deadline))),

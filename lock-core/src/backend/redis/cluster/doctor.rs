@@ -1,4 +1,4 @@
-//! The doctor of a Cluster, which checks each primary.
+//! The doctor of a Cluster: it checks each primary.
 
 use tokio::time::timeout;
 

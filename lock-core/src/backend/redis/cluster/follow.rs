@@ -50,8 +50,8 @@ impl Router {
         let slot = slot::of_key(key.as_str());
         let (mut pauses, mut moves) = (PAUSES, 0);
         loop {
-            // The node is looked up in each round, because a redirect or a look may have assigned the slot to another
-            // node.
+            // Reads the node of the slot in each round, because a redirect or a look may have assigned the slot to
+            // another node.
             let node = self.ready(slot).await?;
             let failure = match call(Arc::clone(&node)).await {
                 Ok(answer) => return Ok(answer),

@@ -108,7 +108,7 @@ impl Router {
         }
     }
 
-    /// Runs one round at one node. Redirected parts are added to `again`.
+    /// Sends the renewal to one node once. Adds the redirected parts to `again`.
     async fn renew_at_once<'a>(
         &self,
         parts: Vec<Part<'a>>,

@@ -57,7 +57,7 @@ impl fmt::Debug for Router {
     }
 }
 
-/// The known state of the Cluster.
+/// The state of the Cluster as this process knows it.
 struct State {
     view: SlotMap,
     /// The node of each slot.
@@ -282,7 +282,7 @@ impl Router {
             state.version += u64::from(changed);
             changed
         });
-        // The notification runs without the lock of the state, because a woken waiter may look up its node at once.
+        // Notifies the waiters without the lock of the state, because a woken waiter may read its node at once.
         if changed {
             // A node that lost a slot no longer notifies the waiters of that slot, so the waiters must send heartbeats.
             self.cluster.listeners().reconnected();

@@ -20,7 +20,7 @@ pub(super) struct SlotMap {
     ids: HashSet<String>,
 }
 
-/// A range of slots, and the nodes that have it.
+/// A range of slots, and the nodes that have these slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Range {
     first: u16,
@@ -122,7 +122,7 @@ fn place(node: &Value, host: &str) -> Option<Endpoint> {
     };
     let named = match named {
         "" => host,
-        // The node should announce a host name but has none. The properties of the node contain its address.
+        // The node should announce a host name but has none. Then its properties contain its address.
         "?" => parts.get(3).and_then(address).unwrap_or(host),
         named => named,
     };

@@ -39,8 +39,8 @@ impl<R: Role> Server<R> {
         match (reply.verdict, reply.rest()) {
             (1, [number, ..]) => {
                 let token = read_fence(claim, reply.now, number)?;
-                // If no replica has the token, the next primary might issue a smaller token to the next holder. An
-                // error here is in doubt and not final, because a repeated request returns the same token.
+                // If no replica has the token, the next primary might issue a smaller token to the next holder. The
+                // caller may repeat the request after this error, because it then gets the same token.
                 R::confirm(&live, self.deadline(claim.ttl)).await.map_err(Failure::in_doubt)?;
                 Ok(Ok(token))
             }

@@ -46,11 +46,11 @@ impl Server<Primary> {
             None => Box::pin(Primary::confirm(connection, deadline)).await,
         };
         let Err(failure) = confirmed else { return Ok(grant) };
-        // The grant must be released along with the error. Otherwise the key stays taken while the caller believes that
-        // it has no lock.
+        // Releases the grant before the error is returned. Otherwise the key would stay locked while the caller
+        // believes that it has no lock.
         match Box::pin(self.release(claim, None)).await {
             Ok(_) => Err(failure.before_any_request()),
-            // The error is in doubt, because the grant may still exist. So the library repeats the release.
+            // The grant may still exist. Because of `in_doubt`, the library repeats the release.
             Err(_) => Err(failure.in_doubt()),
         }
     }

@@ -1,4 +1,4 @@
-//! One server: the connections to it, and the deadlines of calls. The commands are in the other files of this folder.
+//! The connections to one server, and the deadlines of its calls. The commands are in the other files of this folder.
 
 use std::sync::Arc;
 use std::time::Duration;

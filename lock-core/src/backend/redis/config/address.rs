@@ -16,7 +16,7 @@ pub(crate) enum Address {
     Unix(PathBuf),
     /// The primary that the sentinels name.
     Sentinel(Sentinels),
-    /// Some nodes of a Cluster, at least one. These nodes return the addresses of the others.
+    /// The nodes of a Cluster that the URL names: at least one. These nodes return the addresses of the others.
     Cluster(Vec<Endpoint>),
 }
 

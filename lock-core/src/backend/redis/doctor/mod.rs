@@ -18,7 +18,7 @@ use crate::backend::Finding;
 
 pub(crate) use facts::{Facts, Kind};
 
-/// The rules about one server, in the order of their findings in the list.
+/// The rules about one server. Their findings are listed in the same order.
 const RULES: [fn(&Facts) -> Option<Finding>; 18] = [
     memory::eviction,
     memory::evicted,

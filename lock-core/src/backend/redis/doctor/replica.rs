@@ -1,4 +1,4 @@
-//! One replica, as its primary reports it.
+//! The report of a primary about one of its replicas.
 
 /// A replica of a primary.
 #[derive(Clone, Debug, PartialEq, Eq)]

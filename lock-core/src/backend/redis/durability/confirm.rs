@@ -37,7 +37,7 @@ pub(crate) struct Confirmer {
     last: tokio::sync::Mutex<Round>,
 }
 
-/// One confirmation.
+/// The result of one confirmation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Round {
     /// The number of the last write that this confirmation covers.
@@ -102,7 +102,8 @@ impl Confirmer {
         };
         let copies = match durability.read(&answers.next().unwrap_or_default()) {
             Ok(copies) => copies,
-            // The confirmation failed, but the grant may be in the store. The caller needs its answer to release it.
+            // The confirmation failed, but the lock may be granted. With the answer to the grant, the caller can
+            // release the lock.
             Err(failure) => return Ok((answer, Some(Err(connection.noted(failure))))),
         };
         *last = Round { covers, copies, patience };

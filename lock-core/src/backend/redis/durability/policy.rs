@@ -1,5 +1,5 @@
-//! Defines which copies of a write a lock needs, and checks whether a server can confirm them. The *copies* of a write
-//! are on the replicas, or on a disk.
+//! Defines which copies of a write a lock needs, and checks whether a server can confirm them. A *copy* of a write is
+//! on a replica or on a disk.
 //!
 //! Source: [WAIT](https://redis.io/docs/latest/commands/wait/),
 //! [WAITAOF](https://redis.io/docs/latest/commands/waitaof/).
@@ -84,7 +84,7 @@ impl Durability {
             "{who}{count} of {wanted} {replicas} acknowledged it within {patience:?}, so it does not count \
              (`durability={self}`)"
         );
-        // This failure is not in doubt yet. The caller makes it in doubt if a grant or a token may remain in the store.
+        // If a grant or a token may remain in the store, the caller must mark the failure as in doubt.
         Failure::new(LockErrorKind::Unavailable, text)
     }
 
@@ -136,8 +136,8 @@ impl Durability {
         Ok(())
     }
 
-    /// Checks `min-replicas-to-write`. Without this setting, a primary that was replaced without noticing keeps
-    /// granting locks to clients without durability. A durable lock does not exclude those clients.
+    /// Checks `min-replicas-to-write`. Without this setting, a primary that was replaced without noticing continues to
+    /// grant locks to clients without durability. A durable lock on the new primary does not exclude those clients.
     fn guards(self, setting: &Value, min_replicas: MinReplicas) -> Result<Proof, Failure> {
         let wanted = self.replicas();
         let refuse = |found: &str| {

@@ -59,7 +59,7 @@ pub(crate) async fn dial<R: Role>(server: &Shared<R>, deadline: Duration) -> Res
     let progress = Progress::default();
     match timeout(deadline, connect(server, &progress, deadline)).await {
         Ok(Ok(session)) => Ok(session),
-        // No request of a caller was sent yet, so no request is in doubt.
+        // No request of a caller was sent yet, so no request may have taken effect.
         Ok(Err(failure)) => Err(failure.before_any_request()),
         Err(_) => Err(progress.out_of_time(deadline)),
     }

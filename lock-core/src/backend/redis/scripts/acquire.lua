@@ -1,4 +1,4 @@
--- Grants a lock if a plain SET is not enough: the key is taken, or the claim needs arrival order, a fencing token or
+-- Grants a lock if a plain SET is not enough: the key is held, or the claim needs arrival order, a fencing token or
 -- another mode. Queues the claim on request.
 --
 -- KEYS     1  the lock

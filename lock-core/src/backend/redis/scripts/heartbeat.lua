@@ -29,7 +29,7 @@ if mine then
   return {1, now, lock:waiters()}
 end
 if not lock:waits(token) then
-  -- An entry in only one of the two keys does not count. It is removed, so that it is never served.
+  -- An entry in only one of the two keys does not count. The entry is removed, so that it is never served.
   lock:leave(token)
   return {-1, now}
 end

@@ -1,6 +1,6 @@
 
--- Releases a lock but keeps the key taken for a while. For example, a job that ends early must not run again on another
--- machine. If the owner only waits, the script removes its queue entry.
+-- Releases a lock but keeps the key locked for a while. For example, a job that ends early must not run again on
+-- another machine. If the owner only waits, the script removes its queue entry.
 --
 -- KEYS     the lock, or all locks of one grant
 -- ARGV     1  owner token, 48 characters

@@ -248,7 +248,7 @@ function Lock.members(lock, member, each)
   return count
 end
 
--- Returns whether the owner has released the lock and keeps the key taken: see keep.lua.
+-- Returns whether the owner has released the lock with keep.lua, so that the key stays locked.
 function Lock.kept(lock, token, value)
   local mark = ' kept=' .. token
   if lock.mode == 'x' then
@@ -278,7 +278,8 @@ function Lock.extend(lock, member, lease)
     return
   end
   local till = lock.ms + 1 + lease
-  -- PEXPIRE comes first: it needs no memory, and after it the server does not refuse the ZADD for lack of memory.
+  -- PEXPIRE comes first, because it needs no memory. After PEXPIRE, the server does not refuse the ZADD for lack of
+  -- memory.
   redis.call('PEXPIRE', lock.key, math.max(left, lease + 2))
   if tonumber(redis.call('ZSCORE', lock.key, member)) < till then
     redis.call('ZADD', lock.key, 'XX', till, member)
@@ -365,7 +366,7 @@ function Lock.queued(lock)
   return redis.call('EXISTS', lock.queue) == 1
 end
 
--- Returns the number of waiters, including dead ones.
+-- Returns the number of waiters, including dead waiters.
 function Lock.waiters(lock)
   return on_queue('HLEN', lock.waiting) or 0
 end
@@ -504,7 +505,8 @@ function Lock.serve(lock, me, lease)
       till, ttl, mode, record = string.match(entry, '^(%d+) (%d+) (%w+) (.*)$')
     end
     local alive = till and tonumber(till) >= lock.ms
-    -- No waiter is served before the first one, even if it fits: otherwise readers would keep a writer waiting forever.
+    -- If the first waiter does not fit, no later waiter is served: otherwise readers could keep a writer waiting
+    -- forever.
     if alive and not lock:fits(mode) then
       return won, true, false
     end

@@ -30,7 +30,7 @@ local function free(key)
     lock:serve()
     return taken and -1 or 0
   end
-  -- The first answer was lost: this owner has already released the lock, and its key stays taken.
+  -- The first answer was lost: this owner has already released the lock, and its key stays locked.
   if lock:kept(token, value) then
     return 1
   end

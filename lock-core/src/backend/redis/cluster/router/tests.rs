@@ -1,4 +1,4 @@
-//! Tests which views of the Cluster the router adopts, and which nodes it vouches for.
+//! Tests which views of the Cluster the router adopts, and which nodes it confirms as primaries.
 
 use ::redis::Value;
 
@@ -81,7 +81,7 @@ fn the_view_of_another_cluster_is_not_adopted_at_once() {
     // The next view of the known Cluster is adopted, although its epoch is below the epoch of the other Cluster.
     router.adopt(view_of(6, "c", "one"), true);
     assert_eq!(place(&router, 0), "c:1");
-    // All nodes were replaced since the last look.
+    // All nodes may have been replaced since the last look.
     for (since, most) in [(Duration::ZERO, true), (BEHIND, true), (Duration::ZERO, false)] {
         router.adopt(view_of(9, "d", "three"), most);
         assert_eq!(place(&router, 0), "c:1");
