@@ -38,7 +38,7 @@ const MARGIN: Duration = Duration::from_millis(100);
 const FORMER: Duration = Duration::from_secs(60);
 /// After a redirect has named a node as the next owner of a slot, the router accepts that node for this time.
 const MOVING: Duration = Duration::from_secs(10);
-/// If most nodes report an earlier epoch than the known one for this time, the router accepts their view.
+/// The router accepts a view with an earlier epoch only after most nodes have reported earlier epochs for this time.
 const BEHIND: Duration = Duration::from_secs(2);
 
 /// The nodes of a Cluster.

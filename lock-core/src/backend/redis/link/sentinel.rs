@@ -215,8 +215,8 @@ pub(crate) async fn replaced(config: &Config, tls: Option<&Tls>, sentinels: &Sen
     let mut next = fastrand::usize(..sentinels.places.len().max(1));
     loop {
         let place = &sentinels.places[next % sentinels.places.len()];
-        // A single sentinel may not have noticed the last failover and name the previous primary. So its answer is only
-        // a hint, and all sentinels are queried.
+        // A sentinel that has not noticed the last failover names the previous primary. So the answer of one sentinel
+        // is only a hint, and all sentinels are queried.
         if listen(place, (config, tls), &sentinels.master, current).await
             && primary(config, tls, sentinels, patience(config)).await.is_ok_and(|named| named != *current)
         {
