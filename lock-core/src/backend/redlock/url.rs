@@ -22,7 +22,7 @@ pub(crate) struct RedlockUrl {
     pub(crate) names: Vec<String>,
     /// The options for which all clients must use the same values.
     pub(crate) options: VoterOptions,
-    /// How long an attempt waits for one server. If it is `None`, the quorum decides.
+    /// How long an attempt waits for one server. With `None`, the quorum chooses this time.
     pub(crate) node_timeout: Option<Duration>,
 }
 
@@ -36,8 +36,8 @@ struct Query {
 }
 
 impl RedlockUrl {
-    /// Parses the part after `redlock://`, or after `redlocks://` if `tls`. Errors never repeat that part, because it
-    /// contains the password.
+    /// Parses the part after `redlock://`, or after `redlocks://` if `tls` is true. Errors never show this part,
+    /// because it contains the password.
     pub(crate) fn parse(rest: &str, tls: bool) -> Result<Self> {
         let (rest, query) = FORM.options(rest)?;
         let (authority, db) = rest.split_once('/').unwrap_or((rest, ""));
@@ -75,7 +75,7 @@ impl Query {
                 }
                 "node_timeout" => query.node_timeout = Some(FORM.duration("node_timeout", value)?),
                 "timeout" => {
-                    // A text that is not a duration is accepted here; the parser of each server's URL refuses it.
+                    // An invalid duration is accepted here, because the parser of each server's URL refuses it later.
                     timeout = crate::words::duration::parse(value).unwrap_or(Duration::MAX);
                     query.others.push(format!("{name}={value}"));
                 }
