@@ -16,7 +16,7 @@ use crate::backend::{Ask, Attempt, Backend, Claim, Grant};
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// The longest time for which a call waits for a late answer of its node.
+/// The longest time that a call waits for a late answer from its node.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An attempt in progress.
@@ -30,12 +30,12 @@ struct Try<'a> {
 impl<B: Backend> Inner<B> {
     pub(super) async fn acquire(self: &Arc<Self>, claim: &Claim, ask: Ask) -> Result<Attempt> {
         self.supports(claim)?;
-        // Read before the first request is sent. All leases and the validity count from here. So no node ends its lease
-        // before this process does, even if a request was delayed.
+        // The time is read before the first request is sent. All leases, and the validity of the grant, count from this
+        // time. So in this process a lease ends before it ends on any node, even if a request was delayed.
         let sent = self.now();
         let tracked = self.ledger.track(claim.owner, sent, claim.ttl);
-        // Clears the mark of an earlier release of this owner. With that mark, the ledger would not record this grant,
-        // and late grants of nodes would be released although the attempt has won.
+        // Clears the mark of an earlier release of this owner. With that mark, the ledger would not record the grant,
+        // and late grants would be released although the attempt has won.
         tracked.wants();
         // If the owner already has the grant and the repeated attempt fails, the owner keeps the grant. For example,
         // the attempt may have requested a mode that it cannot get.
@@ -69,26 +69,27 @@ impl<B: Backend> Inner<B> {
         let claim = Arc::new(attempt.claim.clone());
         let mut fanout = Fanout::with_capacity(self.nodes.len());
         for (number, node) in self.nodes.iter().enumerate() {
-            // An earlier request is still waiting there. Another request would only make the node's queue longer.
+            // An earlier request is still waiting for this node. Another request would only make the node's queue
+            // longer.
             if node.is_stuck() {
                 let said = Reply::nothing("it does not answer, and an earlier request still waits for it");
                 let _ = attempt.open.put(number, said);
                 continue;
             }
-            // From here on, a dropped attempt needs a clean-up.
+            // From here on, a request may have been sent, so a dropped attempt must be cleaned up.
             attempt.claim.mark_sent();
             let (quorum, claim, round) = (Arc::clone(self), Arc::clone(&claim), attempt.open.share());
             let tracked = attempt.tracked.clone();
             let is_suspect = node.is_suspect();
             let alone = if is_suspect { Detached::from_the_beginning() } else { fanout.alone() };
             let limit = timing::patience(claim.ttl, self.node_timeout);
-            // When an attempt has waited for this node in vain, the missing answer counts as a failure at once.
-            // Otherwise it would count only at the deadline of the call, and attempts that begin before that deadline
-            // would also wait for the node.
+            // If the caller times out, the missing answer of this node counts as a failure at once. Otherwise the
+            // failure would count only at the deadline of the call, and attempts that begin before that deadline would
+            // also wait for the node.
             let patience = Deadline { with_caller: true, ..self.patience(alone, attempt.sent, limit) };
             let call = async move {
-                // An earlier attempt of this owner, or a release of it, may be running on this node. It must end before
-                // this attempt begins there.
+                // An earlier attempt of this owner, or its release, may still be running on this node. This attempt
+                // must wait for its end.
                 let slot = match tracked.free_slot(number) {
                     Some(slot) => Some(slot),
                     None => {
@@ -103,8 +104,8 @@ impl<B: Backend> Inner<B> {
                     let _ = round.put(number, said);
                 }
             };
-            // A suspect node is called in a task. Other attempts skip the node until this call is answered, and the
-            // caller may stop polling without being dropped. A task runs on in that case.
+            // A suspect node is called in a task, because other attempts skip the node until this call ends. A task
+            // continues even if the caller stops polling without being dropped.
             match is_suspect {
                 true => fanout.send_off(call),
                 false => fanout.add(call),
@@ -113,8 +114,8 @@ impl<B: Backend> Inner<B> {
         fanout
     }
 
-    /// Asks one node and handles its answer, even a late one. The rare paths are boxed, because every attempt stores a
-    /// future like this one for each node.
+    /// Sends the claim to one node and handles the answer, even a late answer. The rare paths are boxed to keep this
+    /// future small, because every attempt stores such a future for each node.
     pub(super) async fn ask(
         &self,
         slot: Slot,
@@ -124,20 +125,20 @@ impl<B: Backend> Inner<B> {
         patience: &Deadline,
     ) {
         let number = slot.node;
-        // An earlier release without an answer may still arrive. If it arrives after this request, it removes a vote
-        // that was counted.
+        // An earlier release that was not answered may still reach the node. If it arrives after this request, it
+        // removes a vote that was counted.
         if !slot.tracked.is_sure(number) {
             let said =
                 Reply::nothing("a release of this owner was not answered there, so its answers do not count");
             let _ = round.put(number, said);
             return;
         }
-        // The attempt failed while this call waited for its slot. Nothing was sent, so nothing must be released.
+        // The attempt failed while this call waited for its slot. Nothing was sent, so there is nothing to release.
         if round.fate() == Some(Disposition::GiveBack) {
             return;
         }
         let node = &self.nodes[number];
-        // A call to a suspect node is counted while it runs, so that other attempts do not queue there.
+        // A call to a suspect node is counted while it runs, so that other attempts do not queue for the same node.
         let waiting = node.is_suspect().then(|| node.waits());
         // Pinned in place, because moving the call would make this future larger.
         let mut call = std::pin::pin!(async { node.backend.acquire(claim, ask).await });
@@ -149,17 +150,17 @@ impl<B: Backend> Inner<B> {
             }
         };
         node.heard(&answer);
-        // Dropped before the clean-up below: the node has answered, so the next attempt may ask it.
+        // The count ends before the clean-up below: the node has answered, so the next attempt may send its request.
         drop(waiting);
-        // After the verdict, the round refuses the answer. Then this call must release an unwanted grant itself.
+        // After the verdict, the round returns the answer, and this call must release an unwanted grant itself.
         if let Err((fate, said)) = round.put(number, Reply { answer, slot: Some(slot) }) {
             Box::pin(self.settle(said, fate, claim)).await;
         }
     }
 
-    /// Waits for a node's answer after the caller has stopped waiting. The node may have granted the claim even if its
-    /// answer is missing. So a release is sent before the answer arrives: otherwise the key would stay locked until
-    /// then.
+    /// Waits for a node's answer after the caller has stopped waiting. Even without an answer, the node may have
+    /// granted the claim. So if the attempt has failed, a release is sent before the answer arrives. Otherwise the key
+    /// would stay locked until then.
     async fn late(
         &self,
         mut call: Pin<&mut (impl Future<Output = Result<Attempt>> + Send)>,
@@ -168,14 +169,14 @@ impl<B: Backend> Inner<B> {
         round: &Round<Reply>,
     ) -> Result<Attempt> {
         let limit = timing::patience(claim.ttl, self.node_timeout);
-        // The answer may only be late, and it tells whether there is a grant to release.
+        // The answer may just be late. If it arrives, it shows whether there is a grant to release.
         if let Ok(answer) = tokio::time::timeout(limit, &mut call).await {
             return answer;
         }
         if round.fate() == Some(Disposition::GiveBack) {
             self.clean(slot, claim).await;
         }
-        // Keeps the slot until the answer arrives, so that no later attempt of this owner overlaps with this one.
+        // The slot is kept until the answer arrives, so that no later attempt of this owner overlaps with this attempt.
         let answer = tokio::time::timeout(claim.ttl.min(PATIENCE), call).await;
         answer.unwrap_or_else(|_| Err(silent("it did not answer at all")))
     }
@@ -185,9 +186,10 @@ impl<B: Backend> Inner<B> {
         let taken = said.may_be_taken();
         let Some(slot) = said.slot else { return };
         // Even with `Keep`, a grant may be unwanted: the owner may have released the claim while this request was being
-        // sent. That release reached the node before the request, so no later release would undo the grant.
+        // sent. If that release reached the node before this request, no later release would undo the grant.
         let unwanted = fate == Disposition::GiveBack || slot.tracked.is_returned();
-        // If a release waits for this slot, it frees the grant. It is sent even after its wait has timed out.
+        // If a release of the owner waits for this slot, that release frees the grant. It is sent even if its wait has
+        // timed out.
         if taken && unwanted && !slot.tracked.is_followed(slot.node) {
             self.clean(&slot, claim).await;
         }
@@ -212,8 +214,8 @@ impl<B: Backend> Inner<B> {
     fn tally(&self, answers: &[Option<Reply>], waiting: Waiting) -> Tally {
         let vote = |node: usize| answers[node].as_ref().map(Reply::vote);
         let said = |node: &usize| vote(*node).is_some_and(|vote| vote != Vote::Unavailable);
-        // Only yes and no answers count towards the majority after which no other node is waited for. An error does not
-        // describe the key, and must not hide the node that decides.
+        // When a majority has answered, the attempt waits for no other node. Temporary errors do not count towards this
+        // majority: such an error does not describe the key, and a missing node may still decide.
         let over = waiting.is_over((0..answers.len()).filter(said).count(), answers.len());
         let skipped = self.skipped(|node| vote(node) == Some(Vote::Unavailable));
         let votes = (0..answers.len()).filter_map(|node| match vote(node) {
@@ -228,11 +230,11 @@ impl<B: Backend> Inner<B> {
     /// little of the lease is left.
     async fn won(self: &Arc<Self>, attempt: Try<'_>) -> Result<Attempt> {
         let given = attempt.open.look(grants);
-        // The shortest lease counts, because without its node there may be no majority.
+        // The shortest lease counts: when it ends, the other nodes may not be a majority.
         let lease = given.iter().map(|grant| grant.lease).min().unwrap_or(attempt.claim.ttl);
         let mut grant = Grant::new(attempt.sent, lease);
-        // Recorded before the token is requested: `spread` reads the remaining lease from the ledger, because a request
-        // for a token must not extend the lease.
+        // The grant is recorded before the token is requested, because `spread` reads the remaining lease from the
+        // ledger. A request for a token must not extend the lease.
         attempt.tracked.kept(attempt.sent, self.valid(attempt.sent, lease));
         if attempt.claim.fencing {
             let token = self.token_of(attempt.claim, &attempt.tracked, attempt.sent, &given);
@@ -244,7 +246,7 @@ impl<B: Backend> Inner<B> {
                 }
             }
         }
-        // Measured after the round for the token, which also used up a part of the lease.
+        // The time is measured after the round for the token, which also uses a part of the lease.
         let elapsed = self.now().since(attempt.sent);
         let left = timing::validity(lease, self.drift(lease), elapsed);
         if timing::is_too_little(left, lease) {
@@ -272,7 +274,8 @@ impl<B: Backend> Inner<B> {
             }
         }
         if failures.len() <= max_failures(self.nodes.len()) {
-            // With more failures, the verdict came without the missing nodes, which might still have answered in time.
+            // If there are more failures, they alone decided the verdict, and the missing nodes might still have
+            // answered in time.
             failures.append(&mut missing);
         }
         let error = match why {
@@ -295,14 +298,14 @@ impl<B: Backend> Inner<B> {
                 no_quorum(self.nodes.len(), what, failures).with_key(&attempt.claim.key)
             }
         };
-        // Without the mark, the library repeats the release in the background. So the mark is set only if every
-        // possible grant was released and its node confirmed the release.
+        // Without the mark `nothing_taken`, the library repeats the release in the background. So the mark is set only
+        // if every possible grant was released and its node confirmed the release.
         Err(if clean { error.nothing_taken() } else { error })
     }
 
-    /// Ends an attempt that failed. Releases certain grants before this returns, if their nodes answer the release.
-    /// Releases possible and late grants in the background. Returns the answers of the nodes, and whether certainly
-    /// nothing remains of the attempt.
+    /// Ends a failed attempt. Releases certain grants, and waits a limited time for the answers to these releases.
+    /// Releases possible and late grants in the background. Returns the answers of the nodes, and whether it is certain
+    /// that no grant remains.
     async fn give_up(self: &Arc<Self>, attempt: &Try<'_>) -> (Vec<Option<Result<Attempt>>>, bool) {
         let claim = Arc::new(attempt.claim.clone());
         let fate = attempt.open.unwanted();
@@ -323,11 +326,11 @@ impl<B: Backend> Inner<B> {
             let said = Reply { answer, slot: None };
             if let Some(slot) = slot.filter(|_| fate == Disposition::GiveBack && said.may_be_taken()) {
                 let (quorum, claim) = (Arc::clone(self), Arc::clone(&claim));
-                // A task, because the caller may be dropped at the await below. The task owns the slot, so no later
-                // request of this owner comes between the grant and its release.
+                // The release is a task, because the caller may be dropped at the await below. The task owns the slot,
+                // so no later request of this owner comes between the grant and its release.
                 let release = tokio::spawn(async move { quorum.clean(&slot, &claim).await });
-                // Only the releases of certain grants are waited for. A node with an ambiguous answer is slow or gone,
-                // so the answer to its release would be late too.
+                // The caller waits only for the releases of certain grants. A node with an ambiguous answer is slow or
+                // down, so its answer to the release would also be late.
                 if said.vote() == Vote::Granted {
                     cleaning.push(release);
                 } else {
@@ -351,8 +354,9 @@ impl<B: Backend> Inner<B> {
         (answers, clean)
     }
 
-    /// Returns whether the answers of all nodes count for an owner. If not, the owner is replaced by a new one.
-    /// Otherwise it could wait forever for a majority of the other nodes, or win with a smaller margin for failures.
+    /// Returns whether the answers of all nodes count for this owner. If not, the caller replaces the owner by a new
+    /// owner. The old owner could wait forever for a majority of the other nodes, or get a majority that tolerates
+    /// fewer failures.
     fn all_count(&self, tracked: &Tracked) -> bool {
         (0..self.nodes.len()).all(|node| tracked.is_sure(node))
     }
@@ -365,7 +369,7 @@ impl<B: Backend> Inner<B> {
         sent: Moment,
         given: &[Grant],
     ) -> Result<crate::backend::FencingToken> {
-        // The owner already had the grant. A repeated request must return the same token, even if other nodes answer
+        // If the owner already had the grant, a repeated request must return the same token, even if other nodes answer
         // this time.
         if let Some(known) = tracked.fence(claim.handoffs, sent) {
             return Ok(known);

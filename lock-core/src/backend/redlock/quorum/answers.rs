@@ -13,12 +13,12 @@ use crate::owner::OwnerRecord;
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) answer: Result<Attempt>,
-    /// The slot, which is held until the answer is counted or cleaned up; `None` if the node was not asked.
+    /// The slot, held until the answer is counted or its grant is released; `None` if the node received no request.
     pub(super) slot: Option<Slot>,
 }
 
 impl Reply {
-    /// Creates the answer for a node that was not asked.
+    /// Creates the answer for a node that received no request.
     pub(super) fn nothing(why: &'static str) -> Self {
         // This error is not ambiguous: a node that received no request needs no release.
         let error = LockError::new(LockErrorKind::Unavailable, why).nothing_taken();
@@ -29,8 +29,8 @@ impl Reply {
         match &self.answer {
             Ok(Attempt::Granted(_)) => Vote::Granted,
             Ok(Attempt::Held(_)) => Vote::Held,
-            // Such an error does not describe the key. If it counted as held, a caller could wait for a holder that may
-            // not exist.
+            // A temporary error does not describe the key. If it counted as held, a caller could wait for a holder that
+            // does not exist.
             Err(error) if error.is_temporary() => Vote::Unavailable,
             Err(_) => Vote::Refused,
         }
@@ -60,8 +60,8 @@ pub(super) fn grants(answers: &[Option<Reply>]) -> Vec<Grant> {
 /// grant.
 pub(super) fn largest_token(nodes: usize, grants: &[Grant]) -> Option<(FencingToken, usize)> {
     let tokens: Vec<_> = grants.iter().filter_map(|grant| grant.fence).collect();
-    // Fewer tokens than a majority prove nothing: the node that stores the previous owner's token may not be among
-    // them.
+    // Tokens of fewer nodes than a majority prove nothing: the node that stores the previous owner's token may be
+    // missing.
     let largest = tokens.iter().copied().max().filter(|_| tokens.len() >= majority(nodes))?;
     Some((largest, tokens.iter().filter(|token| **token == largest).count()))
 }
@@ -69,9 +69,9 @@ pub(super) fn largest_token(nodes: usize, grants: &[Grant]) -> Option<(FencingTo
 /// Merges the answers *held* into one answer for the caller. `granted` is the number of other nodes that granted the
 /// claim.
 ///
-/// - The holder is the owner that most nodes name. If several are equal, it is the first of them.
-/// - The remaining time ends when enough leases have expired: these nodes and those that granted the claim make a
-///   majority.
+/// - The holder is the owner that most nodes name. If several owners are named equally often, the first of them counts.
+/// - The remaining time ends when enough leases have expired. These nodes and the nodes that granted the claim are then
+///   a majority.
 /// - The holder belongs to this manager if a majority reports that, because a majority decides which owner has the key.
 pub(super) fn merge(nodes: usize, held: &[Held], granted: usize) -> Held {
     let mut remaining: Vec<Duration> = held.iter().filter_map(|held| held.remaining).collect();
@@ -80,7 +80,7 @@ pub(super) fn merge(nodes: usize, held: &[Held], granted: usize) -> Held {
     let own = held.iter().filter(|held| held.own).count() >= majority(nodes);
     let waiters = held.iter().filter_map(|held| held.waiters).max();
     let holder = most_named(held);
-    // The key, and whether the lock is kept, are from an answer that names this holder.
+    // The key and the flag `kept` come from an answer that names this holder.
     let named = |one: &&Held| holder.is_some() && one.holder == holder;
     let (key, kept) = held.iter().find(named).map_or((None, false), |one| (one.key.clone(), one.kept));
     Held { remaining: remaining.get(missing).copied(), holder, waiters, own, key, kept, ..Held::default() }
@@ -90,7 +90,7 @@ fn most_named(held: &[Held]) -> Option<OwnerRecord> {
     let times =
         |record: &OwnerRecord| held.iter().filter(|held| held.holder.as_ref() == Some(record)).count();
     let records = held.iter().filter_map(|held| held.holder.as_ref());
-    // Reversed, because `max_by_key` returns the last of equal elements.
+    // The records are reversed, because `max_by_key` returns the last of equal elements.
     records.rev().max_by_key(|record| times(record)).cloned()
 }
 
@@ -98,8 +98,8 @@ fn most_named(held: &[Held]) -> Option<OwnerRecord> {
 pub(super) fn no_quorum(nodes: usize, what: &str, failures: Vec<(&str, Option<LockError>)>) -> LockError {
     let (failed, need) = (failures.len(), majority(nodes));
     let mut detail = format!("{failed} of {nodes} nodes did not {what}, {need} are needed");
-    // The time after which enough nodes are available again: those that announced their return, and the nodes that work
-    // now.
+    // The time after which enough nodes are available. They are the nodes that work now, and the nodes that announced
+    // when they return.
     let mut back: Vec<Duration> =
         failures.iter().filter_map(|(_, error)| error.as_ref()?.retry_after()).collect();
     back.sort_unstable();
@@ -137,7 +137,7 @@ mod tests {
         Held { remaining, holder, own, ..Held::default() }
     }
 
-    /// Returns the same record on several nodes, as a holder creates it.
+    /// Returns the equal answers of several nodes about one holder.
     fn on_nodes(nodes: usize, held: &Held) -> Vec<Held> {
         vec![held.clone(); nodes]
     }
@@ -187,7 +187,7 @@ mod tests {
             let error = LockError::new(LockErrorKind::Unavailable, "quarantined");
             ("a", Some(error.with_retry_after((millis > 0).then(|| Duration::from_millis(millis)))))
         };
-        // Columns: nodes, when the failed nodes return (0: unknown), when there is a majority.
+        // Columns: nodes, times until the failed nodes return (0: unknown), time until there is a majority.
         let table: &[(usize, &[u64], Option<u64>)] = &[
             (3, &[500, 300], Some(300)),
             (3, &[500, 300, 400], Some(400)),

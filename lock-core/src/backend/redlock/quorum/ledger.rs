@@ -1,9 +1,9 @@
 //! The state that a quorum keeps for each owner, in addition to the state on the nodes.
 //!
-//! An owner whose attempt failed repeats it with the same token. A slow release that cleans up after the first attempt
-//! could then remove the grant of the second attempt, and thus a vote that was counted. Therefore this file has one
-//! rule: **a node's answer counts for an owner only while no release for that owner can be in flight to that node.**
-//! Attempts of one owner on one node run one after another ([`Slot`]), including the release that cleans up. After a
+//! After a failed attempt, the owner repeats the attempt with the same token. A slow release of the first attempt could
+//! then remove a grant of the second attempt, which was already counted as a vote. Therefore this file has one rule:
+//! **a node's answer counts for an owner only while no release for that owner can be in flight to that node.** Attempts
+//! of one owner on one node, and the releases that clean up after them, run one after another ([`Slot`]). After a
 //! release without an answer, the node no longer has a vote for that owner ([`Tracked::is_sure`]).
 
 use std::collections::HashMap;
@@ -45,14 +45,14 @@ struct Entry {
     users: AtomicUsize,
     /// Notified when a slot becomes free.
     freed: Notify,
-    /// Whether the owner has released the claim. A grant that arrives later must then be released too.
+    /// Whether the owner has released the claim. If so, a grant that arrives later must also be released.
     returned: AtomicBool,
     memory: Mutex<Memory>,
 }
 
 #[derive(Debug, Default)]
 struct OnNode {
-    /// Whether there is a [`Slot`]. It makes attempts of this owner on this node run one after another.
+    /// Whether a [`Slot`] exists. The slot makes attempts of this owner on this node run one after another.
     is_taken: AtomicBool,
     /// The number of releases that were sent and have not been answered.
     unanswered: AtomicUsize,
@@ -104,7 +104,7 @@ impl OwnerLedger {
     pub(super) fn track(self: &Arc<Self>, owner: Owner, now: Moment, ttl: Duration) -> Tracked {
         let until = now.plus(ttl).plus(GRACE);
         let mut entries = self.lock();
-        // The threshold doubles with the map, so that the cost of a sweep per new owner is small.
+        // The threshold doubles with the map, so that the average cost of the sweeps for each new owner is small.
         if entries.map.len() >= entries.sweep_at {
             entries.map.retain(|_, entry| entry.is_used() || !entry.is_over(now));
             entries.sweep_at = (2 * entries.map.len()).max(SWEEP_FROM);
@@ -236,7 +236,7 @@ impl Tracked {
         self.entry.returned.load(Ordering::Acquire)
     }
 
-    /// Returns how long after `now` this owner certainly has the grant, or `None` if that is not certain.
+    /// Returns for how long from `now` on this owner certainly has the grant, or `None` if this is not certain.
     pub(super) fn left(&self, now: Moment) -> Option<Duration> {
         self.entry.memory().left(now)
     }
@@ -262,13 +262,14 @@ impl Tracked {
     /// Records that a majority granted or renewed the claim until `valid`, after a request that was sent at `sent`.
     pub(super) fn kept(&self, sent: Moment, valid: Moment) {
         let mut memory = self.entry.memory();
-        // A renewal that was in flight during the release must not restore the grant. Checked under the lock: a release
-        // after this check locks the memory afterwards and clears it.
+        // A renewal that was in flight during the release must not restore the grant. This is checked under the lock,
+        // so a release after this check waits for the lock and then clears the memory.
         if self.is_returned() {
             return;
         }
         if memory.left(sent).is_none() {
-            // The grant expired before the request, and another owner may have had it: an old token is no longer valid.
+            // The grant had expired before the request was sent. Another owner may have had it since, so the old token
+            // is not valid.
             (memory.valid, memory.fence) = (None, None);
         }
         // Answers may arrive out of order. A late answer never shortens the validity.
@@ -293,7 +294,8 @@ impl Drop for Tracked {
             return;
         }
         let mut entries = self.ledger.lock();
-        // Meanwhile a new `Tracked` may use the entry, or may have been the last one and removed the entry.
+        // In the meantime, a new `Tracked` may use the entry. Or a new `Tracked` may already have been dropped and
+        // removed it.
         let is_in_map =
             entries.map.get(&self.entry.owner).is_some_and(|entry| Arc::ptr_eq(entry, &self.entry));
         if is_in_map && !self.entry.is_used() && self.entry.is_blank() {

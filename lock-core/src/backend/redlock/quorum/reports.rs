@@ -1,4 +1,4 @@
-//! Passes on the reports of the nodes that concern the quorum.
+//! Forwards those reports of the nodes that also apply to the quorum.
 
 use std::sync::{Arc, Weak};
 
@@ -6,7 +6,7 @@ use crate::backend::{Listener, NodeAnswer};
 use crate::owner::Owner;
 use crate::sync::Mutex;
 
-/// The listeners of a quorum. Each has a filter that receives the reports of the nodes.
+/// The listeners of a quorum. Each listener has a filter, which receives the reports of the nodes.
 #[derive(Debug, Default)]
 pub(super) struct Reports(Mutex<Vec<Arc<OfNodes>>>);
 
@@ -22,8 +22,8 @@ impl Reports {
     }
 }
 
-/// A filter between a node and a listener. It passes on the reports for which one node is enough. It drops grants,
-/// losses and wake-ups, because a majority decides those.
+/// A filter between a node and a listener. It forwards the reports that are valid if one node sends them. It drops
+/// grants, losses and wake-ups, because only a majority can decide these.
 #[derive(Debug)]
 struct OfNodes(Weak<dyn Listener>);
 

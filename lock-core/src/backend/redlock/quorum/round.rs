@@ -1,4 +1,4 @@
-//! A round: one request to every node, and the answers that arrive.
+//! A round: one request to every node, and the answers to it.
 
 use std::future::poll_fn;
 use std::ops::Deref;
@@ -21,8 +21,8 @@ pub(super) enum Disposition {
     GiveBack,
 }
 
-/// The answers of all nodes to one request. The verdict closes the round. After that, [`put`](Self::put) returns an
-/// answer to the call that received it, with its disposition.
+/// The answers of all nodes to one request. The verdict closes the round. After that, [`put`](Self::put) returns each
+/// answer, with its disposition, to the call that added it.
 #[derive(Debug)]
 pub(super) struct Round<T> {
     inner: Mutex<Inner<T>>,
@@ -62,10 +62,10 @@ impl<T> Round<T> {
         self.lock().fate
     }
 
-    /// Closes the round, and returns the answers so far, by node.
+    /// Closes the round, and returns the answers so far in the order of the nodes.
     pub(super) fn close(&self, fate: Disposition) -> Vec<Option<T>> {
-        // One lock for the disposition and the answers: each answer is either in the returned list or is returned to
-        // its call. No answer is lost, and none is cleaned up twice.
+        // One lock protects the disposition and the answers. So each answer is either in the returned list, or `put`
+        // returns it to its call. No answer is lost, and no grant is released twice.
         let mut inner = self.lock();
         inner.fate = Some(fate);
         // From here on `put` returns every answer, so nothing is stored in the empty list.
@@ -73,8 +73,8 @@ impl<T> Round<T> {
     }
 
     /// Drives `fanout` until `decide` has a verdict on the answers. `decide` also receives the nodes that the caller
-    /// still waits for: first each node, then a majority, at last none. If only the second or third step brings a
-    /// verdict, the wait for the remaining calls has timed out.
+    /// still waits for: first each node, then a majority, finally none. If the verdict comes only in the second or
+    /// third step, the remaining calls are notified that their caller has timed out.
     pub(super) async fn decided<V, F: Future<Output = ()> + Send + 'static>(
         &self,
         waits: Waits,
@@ -86,13 +86,14 @@ impl<T> Round<T> {
         // The fan-out is dropped together with this future, with or without a verdict. Then the remaining calls become
         // tasks.
         poll_fn(|cx| {
-            // Driven before the timer is polled: an answer that is ready in the same poll must still count.
+            // The calls are polled before the timer: an answer that is ready in the same poll must still count.
             fanout.drive(cx);
             loop {
                 let inner = self.lock();
                 let verdict = decide(&inner.answers, waiting);
                 if verdict.is_some() || waiting == Waiting::Nobody {
-                    // Without the expired wait there would be no verdict: the silent nodes have delayed the caller.
+                    // If the answers alone give no verdict, the silent nodes have delayed the caller until it timed
+                    // out.
                     if waiting != Waiting::Each && decide(&inner.answers, Waiting::Each).is_none() {
                         fanout.alone().in_vain();
                     }
@@ -132,12 +133,13 @@ pub(super) struct RoundHandle<T> {
 }
 
 impl<T> RoundHandle<T> {
-    /// Creates a round. If the round is dropped without a verdict, its grants are released.
+    /// Creates a round. If the handle is dropped before the verdict, the grants of the round are released.
     pub(super) fn new(nodes: usize) -> Self {
         Self::with_disposition(nodes, Disposition::GiveBack)
     }
 
-    /// Creates a round. If the round is dropped without a verdict, its grants get the disposition `dropped`.
+    /// Creates a round. If the handle is dropped before the verdict, the grants of the round get the disposition
+    /// `dropped`.
     pub(super) fn with_disposition(nodes: usize, dropped: Disposition) -> Self {
         Self { round: Arc::new(Round::new(nodes)), dropped }
     }
@@ -163,7 +165,7 @@ impl<T> Deref for RoundHandle<T> {
 
 impl<T> Drop for RoundHandle<T> {
     fn drop(&mut self) {
-        // The caller was dropped before the verdict. The running calls then need the disposition for a grant.
+        // The caller was dropped before the verdict, so the running calls need a disposition for their grants.
         if self.fate().is_none() {
             self.close(self.dropped);
         }

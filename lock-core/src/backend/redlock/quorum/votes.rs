@@ -1,4 +1,4 @@
-//! Counts the votes of the nodes, and decides. All functions are pure.
+//! Counts the votes of the nodes, and computes the verdict. All functions are pure.
 //!
 //! The safety of a quorum depends on one fact: two majorities have a node in common, and that node refuses one of the
 //! two claims. So the verdict `Won` always needs the grants of more than half of the nodes.
@@ -40,7 +40,7 @@ pub(super) enum Why {
     Contended,
     /// Fewer nodes than a majority answered yes or no.
     NoQuorum,
-    /// Too many nodes refuse permanently, so the others are not a majority.
+    /// Too many nodes refuse permanently: the other nodes are not a majority.
     Refused,
 }
 
@@ -49,7 +49,7 @@ pub(super) const fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }
 
-/// Returns how many nodes may fail so that a majority is left.
+/// Returns how many nodes may fail while a majority is left.
 pub(super) const fn max_failures(nodes: usize) -> usize {
     nodes - majority(nodes)
 }
@@ -72,7 +72,7 @@ impl Tally {
         self.nodes - self.granted - self.held - self.refused - self.unavailable
     }
 
-    /// Returns the verdict as soon as no further answer can change it. So the verdict does not depend on the order of
+    /// Returns the verdict. It is `Open` while a further answer can change it, so it does not depend on the order of
     /// the answers.
     pub(super) fn verdict(self) -> Verdict {
         let (need, spare, pending) = (majority(self.nodes), max_failures(self.nodes), self.pending());
@@ -82,7 +82,8 @@ impl Tally {
         } else if self.granted + pending >= need {
             // A majority of grants is still possible.
             Verdict::Open
-        // Checked before contention: if the refusals leave no majority, no retry can win, so the caller must not wait.
+        // Refusals are checked before contention: if they leave no majority, no retry can win, and the caller must not
+        // wait.
         } else if self.refused > spare {
             Verdict::Lost(Why::Refused)
         } else if said >= need {
@@ -103,7 +104,7 @@ pub(super) enum Kept {
     Yes,
     /// Too many nodes do not have the grant, so the others are not a majority.
     No,
-    /// Neither of these, and no answer is pending.
+    /// Neither `Yes` nor `No`, and no answer is pending.
     Unknown,
     Open,
 }
@@ -145,8 +146,8 @@ pub(super) struct Releases {
 }
 
 impl Releases {
-    /// Returns the verdict. After a majority has answered, the next owner can get a majority. So a grant that silent
-    /// nodes may keep until the lease ends blocks no owner.
+    /// Returns the verdict. After a majority has answered the release, the next owner can get a majority. Silent nodes
+    /// may keep the grant until its lease ends, but this blocks no owner.
     pub(super) fn verdict(self) -> GivenBack {
         let need = majority(self.nodes);
         let answered = self.released + self.expired + self.taken;
@@ -221,7 +222,8 @@ mod tests {
     }
 
     proptest! {
-        /// All answers together give a verdict. In any order, the first verdict of a prefix is the same.
+        /// The set of all answers has a verdict. In every order of the answers, the first verdict of a prefix is the
+        /// same verdict.
         #[test]
         fn the_order_of_the_answers_does_not_matter(votes in elections(), seed in any::<u64>()) {
             let nodes = votes.len();
@@ -248,7 +250,8 @@ mod tests {
             let first = Tally::new(nodes, owners.iter().copied()).verdict();
             let second = Tally::new(nodes, owners[..seen].iter().map(other)).verdict();
             prop_assert!(first != Verdict::Won || second != Verdict::Won);
-            // A negative control: if half of the nodes were enough, two owners could win whenever there are two halves.
+            // A negative control: if half of the nodes were enough, two owners could each win one half of an even
+            // number of nodes.
             let half = |wins: Vote| owners.iter().filter(|vote| **vote == wins).count() >= nodes.div_ceil(2);
             prop_assert!(!(half(Vote::Granted) && half(Vote::Held)) || nodes.is_multiple_of(2));
         }
