@@ -20,8 +20,8 @@ use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
-/// Several independent stores as one lock store: a claim is granted when more than half of the stores grant it. See the
-/// [module](super) for its guarantees.
+/// A lock store that combines several independent stores. It grants a claim when more than half of these stores grant
+/// the claim. See the [module](super) for the guarantees.
 ///
 /// Clones share the nodes and the recorded state of the nodes.
 ///
@@ -99,25 +99,25 @@ fn of_all(each: &[Capability]) -> Capability {
     let embedded = all(|node| node.placement == Placement::Embedded);
     Capability {
         shared: all(|node| node.shared),
-        // Overlapping majorities admit one owner. They cannot limit the number of owners: see `permits`.
+        // Overlapping majorities can admit one owner, but they cannot count several owners: see `permits`.
         permits: each.len() == 1 && all(|node| node.permits),
         several: all(|node| node.several),
         // A token is made by one node, whose clock may be ahead of the other clocks. So tokens do not measure time, and
         // a process must not number its hand-offs itself. Each hand-off requests a token from the nodes.
         fencing: if all(|node| node.fencing.gives_tokens()) { Fencing::Counter } else { Fencing::None },
         marks_sent: true,
-        // If a node uses sessions, its grants do not expire, so every grant must be released there.
+        // The grants of a node that uses sessions do not expire one by one, so every grant must be released.
         lease: if all(|node| node.lease == LeaseScope::Grant) {
             LeaseScope::Grant
         } else {
             LeaseScope::Session
         },
         placement: if embedded { Placement::Embedded } else { Placement::Remote },
-        // The strictest limit of all nodes, because each of them may be in a majority.
+        // The strictest limit of all nodes counts, because each node may be in a majority.
         min_ttl: each.iter().map(|node| node.min_ttl).max().unwrap_or_default().max(timing::MIN_TTL),
         max_ttl: each.iter().map(|node| node.max_ttl).min().unwrap_or_default(),
         ttl_step: each.iter().map(|node| node.ttl_step).max().flatten(),
-        // `None` is less than every time.
+        // `None` is less than every time, so a single node with `None` makes the result `None`.
         keeps_after_release: each.iter().map(|node| node.keeps_after_release).min().flatten(),
         ..Capability::exclusive("quorum")
     }
@@ -146,12 +146,13 @@ impl<B> Inner<B> {
         sent.plus(timing::validity(lease, self.drift(lease), Duration::ZERO))
     }
 
-    /// Returns which nodes are not waited for. These are the suspect nodes, if the other nodes are a majority even
-    /// without the nodes that `failed` in this call.
+    /// Returns a function that returns whether a call skips a node, and so does not wait for its answer. A call skips
+    /// the suspect nodes if the other nodes are a majority. Nodes that `failed` in this call do not count towards this
+    /// majority.
     pub(super) fn skipped(&self, failed: impl Fn(usize) -> bool) -> impl Fn(usize) -> bool {
         let sound = |(number, node): &(usize, &Node<B>)| !node.is_suspect() && !failed(*number);
-        // If the other nodes are not a majority, the suspect nodes decide. A caller that skipped them would fail
-        // unnecessarily.
+        // If the other nodes are not a majority, the suspect nodes decide. If a caller skipped these nodes, it would
+        // fail unnecessarily.
         let enough = self.nodes.iter().enumerate().filter(sound).count() >= majority(self.nodes.len());
         move |node| enough && self.nodes[node].is_suspect()
     }
@@ -202,7 +203,7 @@ impl<B: Backend> Backend for Quorum<B> {
     }
 
     async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
-        // A node must never queue the claim: it would later grant the lock to this owner alone, without a majority.
+        // A node must never queue the claim. The node would later grant the lock to this owner without a majority.
         self.0.acquire(claim, ask.without_queue()).await
     }
 

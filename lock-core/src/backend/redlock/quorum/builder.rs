@@ -29,12 +29,12 @@ pub struct QuorumBuilder<B> {
     node_timeout: Option<Duration>,
 }
 
-// Defined here and not next to the type, so that the quorum does not depend on its builder.
+// These functions are here, and not next to the type, so that the quorum does not depend on its builder.
 impl<B: Backend> Quorum<B> {
     /// Creates a quorum of `nodes`. The nodes must not share a machine, a disk or a replication link.
     ///
-    /// All processes that exclude each other must use the same nodes. Choose an odd number, 3 or 5: more nodes cost
-    /// more and are seldom useful. A single node is allowed for tests.
+    /// All processes that exclude each other must use the same nodes. The number of nodes must be odd. Choose 3 or 5:
+    /// more nodes cost more and are seldom useful. A single node is allowed for tests.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if there are no nodes or an even number of nodes.
@@ -60,12 +60,12 @@ impl<B: Backend> QuorumBuilder<B> {
         self
     }
 
-    /// Sets how long an attempt waits for a node. By default, it waits for a tenth of the ttl: from 10 ms to 50 ms if a
-    /// majority has answered, and up to 1 s otherwise.
+    /// Sets how long an attempt waits for a node. The default is a tenth of the ttl, but at least 10 ms. It is at most
+    /// 50 ms if a majority has answered, and at most 1 s otherwise.
     ///
-    /// A given timeout replaces both limits, but is at most a fifth of the ttl. Choose a timeout that is long enough
-    /// even when the nodes are slow. A grant that arrives after a failed attempt is released. Renewals wait for a sixth
-    /// of the ttl, but at most 1 s or the node timeout, whichever is longer.
+    /// A configured timeout replaces both limits, but at most a fifth of the ttl is used. Choose a timeout that is long
+    /// enough even when the nodes are slow. A grant that arrives after a failed attempt is released. Renewals wait for
+    /// a sixth of the ttl, but at most 1 s or the node timeout, whichever is longer.
     pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
         self.node_timeout = Some(node_timeout);
         self

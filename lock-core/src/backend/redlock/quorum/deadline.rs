@@ -1,7 +1,7 @@
 //! The deadline of a call to one node.
 //!
-//! A caller that drives its calls has one timer for all of them, and this timer ends no later than their own deadlines.
-//! When the caller stops, its calls are detached. Only then does each call need its own timer. Few calls last that
+//! A caller that polls its calls has one timer for all calls. This timer ends no later than the deadlines of the calls.
+//! When the caller stops, its calls are detached. Only a detached call needs its own timer, and few calls last that
 //! long.
 
 use std::future::poll_fn;
@@ -15,7 +15,7 @@ use tokio::time::{Sleep, sleep};
 
 use crate::clock::{Clock, Moment};
 
-/// The state that tells whether calls are detached from their caller. Clones share the state.
+/// The state that shows whether calls are detached from their caller. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Detached(Arc<AtomicU8>);
 
@@ -30,8 +30,8 @@ impl Detached {
 
     /// Marks the calls as detached: the caller has its verdict, or was dropped.
     pub(super) fn set(&self) {
-        // Uses `fetch_max`: the fan-out is dropped after its caller has timed out, and that must not hide the time-out
-        // from the calls.
+        // When a caller has timed out, its fan-out is dropped afterwards. `fetch_max` makes sure that this drop does
+        // not overwrite the time-out.
         self.0.fetch_max(ALONE, Ordering::Release);
     }
 
@@ -54,18 +54,20 @@ pub(super) struct Deadline {
 
 impl Deadline {
     /// Returns the outcome of `call`. Returns `None` if the call is detached and its time has passed, or if its caller
-    /// has timed out.
+    /// has timed out and `with_caller` is set.
     ///
     /// # Cancel safety
     /// This is as cancel safe as `call`, which is only borrowed: `call` may be polled again afterwards.
     pub(super) async fn with<F: Future>(&self, mut call: Pin<&mut F>) -> Option<F::Output> {
         let mut timer: Option<Pin<Box<Sleep>>> = None;
         poll_fn(|cx| {
-            // Polled before the clock is read: an answer that has arrived counts, even if it is noticed late.
+            // The call is polled before the clock is read: an answer that has arrived counts, even if it is noticed
+            // late.
             if let Poll::Ready(outcome) = call.as_mut().poll(cx) {
                 return Poll::Ready(Some(outcome));
             }
-            // Read on every poll: the task that takes over a detached call polls it at once, and the timer starts then.
+            // The state is read on every poll: the task that takes over a detached call polls it at once, and this poll
+            // starts the timer.
             let alone = self.alone.0.load(Ordering::Acquire);
             if alone == IN_VAIN && self.with_caller {
                 return Poll::Ready(None);

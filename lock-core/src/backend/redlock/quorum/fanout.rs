@@ -1,4 +1,4 @@
-//! Calls to several nodes. The caller that waits for them also drives them.
+//! Calls to several nodes. The caller that waits for the calls also polls them.
 //!
 //! A task for each call would cost more than the call itself. So the caller polls the calls as part of its own future.
 //! When the caller has its verdict or is dropped, the unfinished calls become tasks and continue without the caller.
@@ -24,7 +24,7 @@ impl<F: Future<Output = ()> + Send + 'static> Fanout<F> {
         Self { runtime: Handle::current(), calls: Vec::with_capacity(size), alone: Detached::default() }
     }
 
-    /// Returns the state that tells whether the calls are detached from their caller.
+    /// Returns the state that shows whether the calls are detached from their caller.
     pub(super) fn alone(&self) -> Detached {
         self.alone.clone()
     }
@@ -47,7 +47,7 @@ impl<F: Future<Output = ()> + Send + 'static> Fanout<F> {
 
 impl<F: Future<Output = ()> + Send + 'static> Drop for Fanout<F> {
     fn drop(&mut self) {
-        // Set before the calls are spawned, so that their first poll starts a timer.
+        // The calls are marked as detached before they are spawned, so that their first poll starts a timer.
         self.alone.set();
         for call in self.calls.drain(..) {
             self.runtime.spawn(call);

@@ -1,9 +1,10 @@
-//! Fencing tokens of a quorum: the largest token of a majority, written to a majority before the owner receives it.
+//! Makes the fencing tokens of a quorum. A token is the largest token that a majority returns. It is written to a
+//! majority before the owner receives it.
 //!
-//! Tokens grow for this reason: a majority stores the token F of one owner before the owner receives it. The next owner
+//! Tokens grow for this reason. A majority stores the token F of an owner before the owner receives F. The next owner
 //! receives the largest token of a majority. The two majorities have a node in common, and this node makes a token
-//! larger than F for the next owner. It cannot have made that token before F was written: a node writes a token only
-//! while its owner has the grant.
+//! larger than F for the next owner. The node cannot have made this token before F was written, because it writes a
+//! token only while the owner of the token has the grant.
 
 use std::sync::Arc;
 
@@ -56,8 +57,8 @@ impl<B: Backend> Inner<B> {
         Ok((largest, tokens.iter().filter(|token| **token == largest).count()))
     }
 
-    /// Writes the token `largest` to a majority and returns it. The owner may use it from then on. `known` is the
-    /// number of nodes that already have it as their last token.
+    /// Writes the token `largest` to a majority, and returns the token. From then on, the owner may use the token.
+    /// `known` is the number of nodes whose last token it already is.
     pub(super) async fn spread(
         self: &Arc<Self>,
         claim: &Claim,
@@ -67,12 +68,13 @@ impl<B: Backend> Inner<B> {
     ) -> Result<FencingToken> {
         // From here on, each renewal and the release carry the token to the nodes that do not have it yet.
         claim.number_fence(largest);
-        // The owner must not receive the token before a majority stores it. Otherwise the next owner could find a
-        // majority without this token, and get a smaller one.
+        // The owner must not receive the token before a majority stores it. Otherwise the next owner could get a
+        // smaller token, from a majority without this token.
         if known < majority(self.nodes.len()) {
             let shared = Arc::new(claim.clone());
-            // Uses only the rest of the lease: a request for a token must not extend the grant. After the lease there
-            // is no token, even if a majority still has the grant: the next owner must not wait longer than the lease.
+            // The renewal uses only the rest of the lease, because a request for a token must not extend the grant.
+            // After the lease there is no token, even if a majority still has the grant: the next owner must not wait
+            // longer than the lease.
             let Some(ttl) = tracked.left(self.now()) else {
                 return Err(LockError::lost(&claim.key, LossReason::Expired));
             };
@@ -97,13 +99,13 @@ impl<B: Backend> Inner<B> {
                 .await;
             self.sort(claim, "note the fencing token", answers)?;
         }
-        // Recorded only now: if fewer nodes than a majority have the token, the next request must write it again.
+        // The token is recorded only now: if fewer nodes than a majority have it, the next request must write it again.
         tracked.set_fence(claim.handoffs, largest);
         Ok(largest)
     }
 
-    /// Asks every node whose answer counts. Returns when a majority says yes, or when a majority for yes is no longer
-    /// possible.
+    /// Calls every node whose answer counts. Returns the answers when a majority says yes, when a majority for yes is
+    /// no longer possible, or when the wait is over.
     pub(super) async fn ask_holders<T, F>(
         self: &Arc<Self>,
         claim: &Claim,
@@ -135,7 +137,7 @@ impl<B: Backend> Inner<B> {
                     _ => quorum.nodes[number].answered(),
                 }
                 let _ = round.put(number, answer);
-                // Moved in and dropped last, so that the ledger keeps the owner while one of its requests is in
+                // `tracked` is dropped last, so that the ledger keeps the owner while one of its requests is in
                 // progress.
                 drop(tracked);
             });
@@ -149,7 +151,7 @@ impl<B: Backend> Inner<B> {
         open.close(Disposition::Keep)
     }
 
-    /// Returns the number of nodes that are still waited for.
+    /// Returns the number of nodes whose answers are still awaited.
     fn awaited<T>(&self, answers: &[Option<Answer<T>>]) -> usize {
         let skipped = self.skipped(|node| matches!(answers[node], Some(Answer::Failed(_))));
         let missing = |(node, answer): &(usize, &Option<_>)| answer.is_none() && !skipped(*node);
@@ -165,7 +167,7 @@ impl<B: Backend> Inner<B> {
         answers: Vec<Option<Answer<T>>>,
     ) -> Result<(Vec<T>, usize)> {
         let nodes = self.nodes.len();
-        // From here on no node is waited for, so a node without an answer counts as neither yes nor no.
+        // The wait is over, so a node without an answer counts as neither yes nor no.
         let verdict = renewal_verdict(nodes, yes(&answers), no(&answers), 0);
         let (mut said, mut failures, mut loss) = (Vec::new(), Vec::new(), None);
         for (node, answer) in self.nodes.iter().zip(answers) {

@@ -10,12 +10,12 @@ use super::round::{Disposition, RoundHandle};
 use super::timing;
 use crate::backend::{Ask, Attempt, Backend, Claim, Renew};
 
-/// The largest number of repeated requests to a node in one renewal, if another owner holds the key there. It counts
-/// for all grants of the batch together.
+/// The largest number of repeated requests to a node in one renewal, for all grants of the batch together. A request is
+/// repeated if another owner holds the key on the node.
 ///
-/// When a node returns without its data, it grants the key to the first request. A contender without a majority holds
-/// this node briefly before it rolls back. Then the next contender does the same. With a single request per renewal,
-/// the holder would get the key only by chance, and the lock would lack this node for many renewals.
+/// A node that returns without its data grants the key to the first request. A contender without a majority may hold
+/// the key on this node briefly, until the contender releases it. Then the next contender does the same. With a single
+/// request per renewal, the holder would get the key on this node only by chance, possibly after many renewals.
 const AGAIN: usize = 64;
 
 impl<B: Backend> Inner<B> {
@@ -35,7 +35,7 @@ impl<B: Backend> Inner<B> {
     /// unresponsive. So a node that has just returned is not overloaded.
     pub(super) async fn heal(&self, number: usize, batch: &Batch, mut wanting: Vec<usize>) {
         let node = &self.nodes[number];
-        // Two renewals at the same time would request the same grants from a node twice.
+        // Without this guard, two concurrent renewals would request the same grants from a node twice.
         let Some(_healing) = node.heals() else { return };
         let mut again = AGAIN;
         while !wanting.is_empty() {
@@ -58,7 +58,7 @@ impl<B: Backend> Inner<B> {
 
     /// Requests one grant from a node. Returns whether another owner holds the key there.
     async fn is_taken(&self, number: usize, part: &Part) -> bool {
-        // A request of this owner is in progress there, so the next renewal tries again.
+        // If a request of this owner to the node is in progress, the next renewal tries again.
         let Some(slot) = part.tracked.free_slot(number) else { return false };
         // A released or expired lock must not come back on this node.
         if part.tracked.is_returned() || part.valid.is_past(self.now()) {
@@ -69,14 +69,14 @@ impl<B: Backend> Inner<B> {
         let limit = timing::patience(claim.ttl, self.node_timeout);
         let patience = self.patience(Detached::from_the_beginning(), self.now(), limit);
         self.ask(slot, &claim, Ask::Try, &open.share(), &patience).await;
-        // The verdict on the lock is final. The answer tells only whether this node has the grant now.
+        // The verdict on the lock is final. The answer shows only whether this node has the grant now.
         let Some(said) = open.close(Disposition::Keep).swap_remove(number) else { return false };
         let taken = matches!(said.answer, Ok(Attempt::Held(_)));
         // If the owner has released the lock meanwhile, the new grant is released too.
         self.settle(said, Disposition::Keep, &claim).await;
         if !taken && part.claim.own_fence().is_some() && !part.tracked.is_returned() {
-            // The new grant lacks the fencing token of its owner. A renewal writes it, so that the next token of this
-            // node is larger.
+            // The new grant lacks the fencing token of its owner. A renewal writes this token to the node, so that the
+            // next token of the node is larger.
             let renew = [Renew { claim: &part.claim, ttl: part.ttl }];
             let limit = timing::renewal(part.ttl, self.node_timeout);
             let _ = tokio::time::timeout(limit, self.nodes[number].backend.renew(&renew)).await;

@@ -1,10 +1,10 @@
-//! A node of the quorum, and the record of whether it answers.
+//! A node of the quorum, and the number of its failures.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use crate::error::Result;
 
-/// The number of failures in a row after which a node is suspect. A restart of a node causes two.
+/// The number of failures in a row after which a node is suspect. A restart of a node causes two failures.
 const SUSPECT_AFTER: u32 = 3;
 
 /// One store of the quorum.
@@ -35,20 +35,20 @@ impl<B> Node<B> {
     }
 
     /// Returns whether the node has repeatedly failed to answer. Requests are still sent to a suspect node, so that its
-    /// return is noticed. But no caller waits for it while the other nodes are a majority.
+    /// return is noticed. But no caller waits for the node while the other nodes are a majority.
     pub(super) fn is_suspect(&self) -> bool {
-        // Relaxed: the counters only decide which nodes are waited for. No grant depends on them.
+        // `Relaxed` is enough: the counter decides only whether callers wait for this node. No grant depends on it.
         self.failures.load(Ordering::Relaxed) >= SUSPECT_AFTER
     }
 
     /// Returns whether the node is suspect and an earlier attempt still waits for it. Another attempt would only make
-    /// the queue longer.
+    /// the queue of the node longer.
     pub(super) fn is_stuck(&self) -> bool {
         self.is_suspect() && self.waiting.load(Ordering::Relaxed) > 0
     }
 
     pub(super) fn answered(&self) {
-        // The load avoids a write to shared memory in the usual case.
+        // The load avoids a write to shared memory in the usual case, in which no call has failed.
         if self.failures.load(Ordering::Relaxed) > 0
             && self.failures.swap(0, Ordering::Relaxed) >= SUSPECT_AFTER
         {

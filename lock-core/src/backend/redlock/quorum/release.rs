@@ -16,8 +16,8 @@ use crate::backend::{Backend, Claim, Released, Renewal};
 use crate::error::{LockError, LossReason, Result};
 
 impl<B: Backend> Inner<B> {
-    /// Releases the claim on every node. If a late attempt or the healing of a node brings a grant afterwards, that
-    /// grant is released too.
+    /// Releases the claim on every node. If a late attempt, or the healing of a node, gets a grant afterwards, that
+    /// grant is also released.
     pub(super) async fn give_back(
         self: &Arc<Self>,
         claim: &Claim,
@@ -26,7 +26,8 @@ impl<B: Backend> Inner<B> {
         let sent = self.now();
         let tracked = self.ledger.track(claim.owner, sent, claim.ttl);
         let is_held = tracked.left(sent).is_some();
-        // Set first: an attempt or a healing that gets a grant from now on sees this mark and releases the grant.
+        // The release is recorded first: an attempt or a healing that gets a grant from now on checks this and releases
+        // the grant.
         tracked.returns();
         let open = RoundHandle::<Result<Released>>::new(self.nodes.len());
         let shared = Arc::new(claim.clone());
@@ -35,16 +36,17 @@ impl<B: Backend> Inner<B> {
         for number in 0..self.nodes.len() {
             let (quorum, claim, round) = (Arc::clone(self), Arc::clone(&shared), open.share());
             let tracked = tracked.clone();
-            // The call may outlive its caller, which may be dropped or have its verdict. This deadline then ends the
-            // call, so that a silent node does not keep its task running forever.
+            // The caller may be dropped, or have its verdict, before the call ends. Then this deadline ends the call.
+            // Otherwise a silent node would keep the task of the call running forever.
             let mut patience = self.patience(fanout.alone(), sent, waits.majority);
             fanout.add(async move {
                 let node = &quorum.nodes[number];
-                // A holder may release before its last node has answered. Then one release after that answer is enough.
+                // A holder may release before every node has answered its attempt. Then this call waits for the answer
+                // of the node, so that one release is enough.
                 if is_held && tracked.is_busy(number) {
                     tracked.follows(number, true);
-                    // Waits no longer than for a straggler: a release must not wait for an attempt that a silent node
-                    // does not answer.
+                    // This wait is as short as the wait for a slow node, because a silent node may never answer the
+                    // attempt.
                     patience.limit = waits.node;
                     let _ = patience.with(pin!(tracked.slot(number))).await;
                     // If the attempt is still in progress, it frees its grant itself.
@@ -104,7 +106,7 @@ impl<B: Backend> Inner<B> {
         no_quorum(self.nodes.len(), "answer the release", failures.collect()).with_key(&claim.key)
     }
 
-    /// Turns an exclusive grant into a shared one. The downgrade is complete when a majority has executed it. Until
+    /// Turns an exclusive grant into a shared grant. The downgrade is complete when a majority has executed it. Until
     /// then, the grant is exclusive.
     pub(super) async fn downgrade(self: &Arc<Self>, claim: &Claim) -> Renewal {
         let sent = self.now();
@@ -130,7 +132,7 @@ impl<B: Backend> Inner<B> {
             Answer::Yes(lease) => Some(*lease),
             Answer::No(_) | Answer::Failed(_) => None,
         });
-        // The shortest lease counts, as for a grant: without its node there may be no majority.
+        // The shortest lease counts, as for a grant: when it ends, the other nodes may not be a majority.
         let lease = given.fold(claim.ttl, Duration::min);
         match renewal_verdict(self.nodes.len(), yes, no, 0) {
             Kept::Yes => {
@@ -138,14 +140,15 @@ impl<B: Backend> Inner<B> {
                 Renewal::Renewed { sent, lease, waiters: None }
             }
             Kept::No => Renewal::NotOwned,
-            // Nodes may have downgraded without answering. Such nodes answer a repeated request with yes, so the caller
-            // repeats the request. Until then, its requests must name both forms of the grant: see
+            // Nodes may have downgraded the grant without answering. They answer a repeated request with yes, so the
+            // caller repeats the request. Until then, the requests of the caller must name both forms of the grant: see
             // `Claim::mark_shared`.
             Kept::Unknown | Kept::Open => Renewal::Unknown(self.not_downgraded(claim, answers)),
         }
     }
 
-    /// Returns the error of a downgrade without a majority. If a majority refused permanently, returns its refusal.
+    /// Returns the error of a downgrade without a majority. If a majority refused permanently, returns one of these
+    /// refusals.
     fn not_downgraded(&self, claim: &Claim, answers: Vec<Option<Answer<Duration>>>) -> LockError {
         let permanent = |answer: &Option<Answer<Duration>>| matches!(answer, Some(Answer::Failed(error)) if !error.is_temporary());
         let refused = answers.iter().filter(|answer| permanent(answer)).count();

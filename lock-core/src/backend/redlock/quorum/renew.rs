@@ -29,11 +29,11 @@ pub(super) struct Part {
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) parts: Vec<Part>,
-    /// Whether a majority has each grant. Set together with the verdict.
+    /// For each grant, whether a majority has it. This is set together with the verdict.
     renewed: OnceLock<Vec<bool>>,
 }
 
-/// The answers of one node to the parts; `None` if the node did not answer.
+/// The answers of one node to the parts of a batch; `None` if the node did not answer.
 pub(super) type Answers = Option<Vec<Renewal>>;
 
 /// The answer of one node to one part, as a vote.
@@ -51,7 +51,7 @@ impl<B: Backend> Inner<B> {
         let part = |Renew { claim, ttl }: &Renew<'_>| Part {
             claim: Claim::clone(claim),
             ttl: *ttl,
-            // Tracked before the request is sent, so that the healing afterwards notices a release in between.
+            // The owner is tracked before the request is sent, so that a later healing notices a release in between.
             tracked: self.ledger.track(claim.owner, sent, *ttl),
             valid: self.valid(sent, *ttl),
         };
@@ -67,7 +67,7 @@ impl<B: Backend> Inner<B> {
                 let wanting = batch.wanting(answers.as_deref());
                 match round.put(number, answers) {
                     // If the answer was in time, `heal_all` restores the missing grants. A dropped renewal has no
-                    // verdict, so nothing may be healed after it.
+                    // verdict, so no grant may be restored after it.
                     Ok(()) | Err((Disposition::GiveBack, _)) => {}
                     // The answer arrived after the verdict, so this call heals its node.
                     Err((Disposition::Keep, _)) => quorum.heal(number, &batch, wanting).await,
@@ -75,8 +75,8 @@ impl<B: Backend> Inner<B> {
             });
         }
         let decide = |answers: &[Option<Answers>], waiting: Waiting| {
-            // Unlike an attempt, a renewal continues to wait after a majority has answered. It delays no caller, and a
-            // yes that is missed by a short wait may cost the lock.
+            // Unlike an attempt, a renewal continues to wait after a majority has answered. The wait delays no caller,
+            // and a shorter wait could miss a late yes, which may cost the lock.
             let over = waiting == Waiting::Nobody;
             let verdicts: Vec<_> =
                 (0..batch.parts.len()).map(|part| self.verdict(&batch, part, answers, over)).collect();
@@ -87,10 +87,10 @@ impl<B: Backend> Inner<B> {
         };
         let renewed = verdicts.iter().map(|verdict| *verdict == Kept::Yes).collect();
         batch.renewed.set(renewed).expect("BUG: there is one verdict");
-        // From here on, a late call heals its own node, so the verdicts must be set before.
+        // From here on, a late call heals its own node, so the verdicts must already be set.
         let mut answers = open.close(Disposition::Keep);
-        // Called before the results are made: `not_renewed` moves the errors out of the answers and leaves `NotOwned`
-        // instead, which would look like a node to heal.
+        // The healing starts before the results are made, because `not_renewed` replaces the errors in the answers by
+        // `NotOwned`. Their nodes would then look like nodes to heal.
         self.heal_all(&batch, &answers);
         let parts = batch.parts.iter().zip(verdicts).enumerate();
         parts
@@ -110,7 +110,7 @@ impl<B: Backend> Inner<B> {
             .collect()
     }
 
-    /// Returns the answers of one node, or `None` if they are late or their number is wrong.
+    /// Sends the batch to one node. Returns its answers, or `None` if they are late or their number is wrong.
     async fn renew_on(&self, number: usize, batch: &Batch, limit: Duration) -> Answers {
         let node = &self.nodes[number];
         let renews: Vec<_> =
@@ -143,7 +143,7 @@ impl<B: Backend> Inner<B> {
         renewal_verdict(self.nodes.len(), yes, no, pending)
     }
 
-    /// Returns the shortest lease that a node granted: if a node granted less than requested, it forgets the grant
+    /// Returns the shortest lease that a node granted. A node that granted less than requested forgets the grant
     /// sooner.
     fn shortest(&self, part: &Part, number: usize, answers: &[Option<Answers>]) -> Duration {
         let given = answers.iter().flatten().flatten().filter_map(|answers| match answers[number] {

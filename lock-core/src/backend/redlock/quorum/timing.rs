@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use super::votes::majority;
 
-/// The lease divided by this is the wait for a node. The algorithm requires a wait that is short compared with the ttl.
-/// Nine tenths of the lease are left after this wait.
+/// The wait for a node is the lease divided by this number. The algorithm requires a wait that is short compared with
+/// the ttl. Nine tenths of the lease are left after this wait.
 const SHARE_OF_TTL: u32 = 10;
-/// The lease divided by this is the longest node timeout. An attempt with a fencing token waits twice, and half of the
-/// lease must be left.
+/// The longest node timeout is the lease divided by this number. An attempt with a fencing token waits twice, and half
+/// of the lease must be left.
 const LARGEST_SHARE: u32 = 5;
-/// The lease divided by this is the wait of a renewal. A renewal starts after a third of the lease. A wait of a sixth
-/// leaves time for two more renewals before the lease ends.
+/// The wait of a renewal is the lease divided by this number. A renewal starts after a third of the lease. A wait of a
+/// sixth leaves time for two more renewals before the lease ends.
 const RENEWAL_SHARE: u32 = 6;
 /// The shortest wait. With a shorter wait, an ordinary network delay would count as a failure.
 const SHORTEST: Duration = Duration::from_millis(10);
 /// The shortest wait of a release. It is longer than [`SHORTEST`], because no lease needs to be left after a release.
 const SHORTEST_RELEASE: Duration = Duration::from_millis(50);
-/// The longest wait for a node after a majority has answered. An early answer of the majority is better than one more
-/// node.
+/// The longest wait for a node after a majority has answered. A fast verdict of the majority is more useful than the
+/// answer of one more node.
 const STRAGGLER: Duration = Duration::from_millis(50);
 /// The longest wait for a majority, however long the lease is.
 const AT_MOST: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ impl Waits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
     Each,
-    /// A majority of the nodes. After a majority has answered, no node.
+    /// A majority of the nodes: when a majority has answered, the caller waits for no further node.
     Majority,
     Nobody,
 }
@@ -74,8 +74,8 @@ pub(super) fn attempt(ttl: Duration, given: Option<Duration>) -> Waits {
 /// Returns how long a detached call waits for its node. This is much longer than the caller's wait, because a slow
 /// answer is not a failure.
 pub(super) fn patience(ttl: Duration, given: Option<Duration>) -> Duration {
-    // A short node timeout ends only the caller's wait, not the call: a node that answers a little later is not
-    // suspect.
+    // A short node timeout ends only the caller's wait, not the call: a node that answers a little later has not
+    // failed.
     attempt(ttl, None).majority.max(attempt(ttl, given).majority)
 }
 
@@ -90,7 +90,8 @@ pub(super) fn release(ttl: Duration, given: Option<Duration>) -> Waits {
     Waits { node: given.unwrap_or(STRAGGLER).min(majority), majority }
 }
 
-/// Returns the rest of a lease that counts from before the first request. The algorithm calls it the *validity*.
+/// Returns how much of a lease is left when `elapsed` has passed since before the first request. The algorithm calls
+/// this rest the *validity*.
 pub(super) fn validity(lease: Duration, drift: Duration, elapsed: Duration) -> Duration {
     lease.saturating_sub(drift).saturating_sub(elapsed)
 }
@@ -98,8 +99,8 @@ pub(super) fn validity(lease: Duration, drift: Duration, elapsed: Duration) -> D
 /// Returns whether too little of the lease is left to keep the grant.
 ///
 /// The wait for the nodes is at most a fifth of the lease. So less than half of the lease is left only if this process
-/// was paused, or if the nodes take too long for this ttl. The holder would start with an overdue renewal and without
-/// time for another one. A new attempt is better.
+/// was paused, or if the nodes take too long for this ttl. The holder would start with an overdue renewal, and would
+/// have no time for another renewal. A new attempt is better.
 pub(super) fn is_too_little(validity: Duration, lease: Duration) -> bool {
     validity < lease / 2
 }
