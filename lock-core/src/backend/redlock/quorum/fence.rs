@@ -58,7 +58,7 @@ impl<B: Backend> Inner<B> {
     }
 
     /// Writes the token `largest` to a majority, and returns the token. From then on, the owner may use the token.
-    /// `known` is the number of nodes whose last token it already is.
+    /// `known` is the number of nodes that already store this token.
     pub(super) async fn spread(
         self: &Arc<Self>,
         claim: &Claim,

@@ -1,4 +1,4 @@
-//! The voter as a `Backend`: one server, whose votes are counted by a quorum.
+//! Implements `Backend` for a voter: one server, whose votes a quorum counts.
 
 use std::fmt;
 use std::sync::Weak;
@@ -22,9 +22,9 @@ use crate::key::Key;
 
 /// One Redis server as a voter of a quorum.
 ///
-/// See the [module](crate::backend::redlock) for the requirements on a server that votes. The lock store is a
-/// [`Quorum`](crate::backend::redlock::quorum::Quorum) of voters. A single voter also grants locks, but it excludes
-/// only clients that use the same server through a voter.
+/// See the [module](crate::backend::redlock) for the requirements on a server that votes. Use a
+/// [`Quorum`](crate::backend::redlock::quorum::Quorum) of voters as the lock store. A single voter also grants locks,
+/// but it excludes only clients that use the same server through a voter.
 pub struct Voter {
     pub(super) server: Server<VoterRole>,
 }
@@ -36,9 +36,9 @@ impl fmt::Debug for Voter {
 }
 
 impl Voter {
-    /// Returns the estimated offset of the server's clock from a steady clock of this process, in us. Positive if the
-    /// server is ahead. Only the differences between servers have a meaning. Returns `None` if the server was never
-    /// reached.
+    /// Returns the estimated offset of the server's clock from a steady clock of this process, in us. The offset is
+    /// positive if the server is ahead. Only differences between the offsets of several servers have a meaning. Returns
+    /// `None` if the server was never reached.
     #[must_use]
     pub fn clock_offset(&self) -> Option<i64> {
         self.state().observed().reading().map(super::clock_guard::Reading::middle)
@@ -67,8 +67,8 @@ pub(super) fn unsupported(key: &Key) -> LockError {
 }
 
 impl Backend for Voter {
-    /// Declares no queue and no latches: the queues of several servers have no common order, and a hand-off by one
-    /// server has no majority.
+    /// Declares a store without a queue and without latches: the queues of several servers have no common order, and a
+    /// hand-off by one server has no majority.
     fn capability(&self) -> Capability {
         let max_ttl = self.state().max_ttl();
         Capability {
@@ -78,8 +78,8 @@ impl Backend for Voter {
             fencing: Fencing::StoreTime,
             marks_sent: true,
             max_ttl,
-            // A server that forgot a kept key votes again after the longest lease. So it cannot guarantee to keep a key
-            // for longer than that.
+            // A server that forgot a kept key votes again after the longest lease. So the server cannot guarantee to
+            // keep a key for longer than that.
             ttl_step: None,
             keeps_after_release: Some(max_ttl),
             ..Capability::exclusive("redis")
@@ -88,7 +88,8 @@ impl Backend for Voter {
 
     async fn acquire(&self, claim: &Claim, _ask: Ask) -> Result<Attempt> {
         supported(claim.keys())?;
-        // Never queued, whatever the caller requests: one server would hand the lock over without a majority.
+        // The claim is never queued, whatever the caller requests: one server would hand the lock over without a
+        // majority.
         self.vote(claim).await
     }
 
@@ -97,19 +98,19 @@ impl Backend for Voter {
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
-        // Not gated, because a renewal extends only what this owner has on the server. It must work during a
-        // quarantine: after a power cut no new lock is granted, but locks that a majority has kept continue.
+        // A renewal is not gated, because it extends only keys that this owner holds on the server. A renewal must work
+        // during a quarantine: after a power cut no new lock is granted, but locks that a majority has kept continue.
         self.server.renew(batch).await
     }
 
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
-        // Not gated either: a release compares the owner, and removes only what this owner has.
+        // A release is not gated, because it compares the owner, and removes only keys that this owner holds.
         let deadline = self.server.shared().config.deadline_of_release(claim.ttl);
         self.within(deadline, &claim.key, self.server.release(claim, keep_for)).await
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
-        // Not gated: the script makes a token only while this owner certainly holds the key.
+        // This request is not gated, because the script makes a token only while this owner certainly holds the key.
         let deadline = self.server.deadline(claim.ttl);
         let made = self.within(deadline, &claim.key, self.server.fence(claim)).await?;
         made.map_err(|reason| LockError::lost(&claim.key, reason))
@@ -157,8 +158,8 @@ impl Backend for Voter {
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, _background: Option<&Handle>) {
-        // Separate from the listeners of the connections. So the connections subscribe to no messages and report no
-        // losses: one server does not decide about a lock of a majority.
+        // These listeners are separate from the listeners of the connections. So the connections subscribe to no
+        // messages and report no losses: one server does not decide about the lock of a majority.
         self.state().attach(process, listener);
     }
 

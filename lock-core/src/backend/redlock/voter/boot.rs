@@ -1,4 +1,4 @@
-//! Registers a server. This bootstrap is the only way to load the gated scripts into a server.
+//! Registers a server. This registration, the *bootstrap*, is the only way to load the gated scripts into a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::backend::redis::error::Failure;
 pub(super) struct Registration {
     /// The run id of the server.
     pub(super) run: [u8; RUN_ID_LEN],
-    /// The contents of the marker in one text. Every request contains the text. So the script detects the marker of
-    /// another incarnation even if the script is cached: in another database of the server, behind a proxy that
-    /// reconnects, or on a live server that was made a replica.
+    /// The contents of the marker in one text, which every request contains. So even a cached script detects that the
+    /// marker is not the marker of this registration. This happens in another database of the server, behind a proxy
+    /// that reconnects, or on a running server that became a replica.
     pub(super) marker_digest: Arc<[u8]>,
     /// The end of the quarantine by the server's clock, in us.
     pub(super) till: i64,
@@ -36,7 +36,7 @@ pub(super) struct Boot {
 }
 
 /// Returns the commands of a bootstrap: `MULTI; EVAL boot; SCRIPT LOAD ..; EXEC`. The commands are one transaction,
-/// because a restart between two commands would load the scripts into an incarnation without a marker.
+/// because a restart between two commands would load the scripts into a server without a marker of its run.
 pub(super) fn transaction(max_millis: u64, new_cluster: bool) -> Pipeline {
     let mut commands = Pipeline::with_capacity(5);
     commands.cmd("MULTI");
@@ -74,7 +74,7 @@ pub(super) fn read(answers: &[Value]) -> Result<(Boot, Registration), Failure> {
     }
 }
 
-/// The server incarnation that wrote the marker.
+/// One incarnation of a server: its run, its marker, and the end of its quarantine.
 struct Incarnation {
     run: [u8; 40],
     marker_digest: Arc<[u8]>,

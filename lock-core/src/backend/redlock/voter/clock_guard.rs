@@ -9,13 +9,13 @@ pub(super) const TOLERANCE: i64 = 50_000;
 /// The allowed drift between the two clocks, in us per second: twice the rate at which `adjtime` adjusts a clock.
 const DRIFT_PER_SECOND: i64 = 1_000;
 
-/// The offset of a server's clock from ours, in us. The offset is between two bounds. Their distance is the round-trip
-/// time.
+/// The offset of a server's clock from the local clock, in us. The offset is between two bounds. The distance of the
+/// bounds is the round-trip time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reading {
     pub(super) least: i64,
     pub(super) most: i64,
-    /// The time of the reading, in us on our clock.
+    /// The time of the reading, in us on the local clock.
     pub(super) at: i64,
 }
 
@@ -72,12 +72,12 @@ impl ClockGuard {
             self.last = Some(reading);
             return None;
         };
-        // Uses `max`, because each runtime has its own connection, and answers may be recorded in another order than
-        // they arrive.
+        // `max` is needed because each runtime has its own connection, so answers may not be recorded in the order of
+        // their arrival.
         let known = last.aged(reading.at.max(last.at));
         let step = reading.beyond(known);
-        // If both readings agree, their intersection counts, so that a slow answer with wide bounds does not hide a
-        // later step. After a step of the clock, the old bounds are useless.
+        // If the bounds of both readings overlap, their common range is kept. So a slow answer with wide bounds does
+        // not hide a later step. After a step of the clock, the old bounds are useless.
         self.last = Some(match step {
             0 => Reading {
                 least: known.least.max(reading.least),

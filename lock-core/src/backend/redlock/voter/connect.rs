@@ -69,14 +69,14 @@ impl Voter {
     }
 
     /// Connects to all voters of a quorum, in the order of `urls`. A majority must answer within the `connect_timeout`.
-    /// If a voter is down, it is dialled until it answers, and it votes from then on. The clocks of the servers are
-    /// compared. A server whose clock differs from the others does not vote during the longest lease.
+    /// A voter that is down is dialled until it answers; from then on it votes. This function also compares the clocks
+    /// of the servers. A server whose clock differs from the others does not vote for the time of the longest lease.
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect), for any of the servers. [`InvalidRequest`](LockErrorKind::InvalidRequest): there
-    /// is no URL, or two URLs lead to the same server. [`NoQuorum`](LockErrorKind::NoQuorum): fewer servers than a
-    /// majority answer (temporary).
+    /// The errors of [`connect`](Self::connect), for any of the servers.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest): there is no URL, or two URLs lead to the same server.
+    /// [`NoQuorum`](LockErrorKind::NoQuorum): fewer servers than a majority answer (temporary).
     ///
     /// # Panics
     ///
@@ -180,8 +180,8 @@ async fn dial_all(configs: Vec<Config>, options: VoterOptions) -> Result<Vec<(Vo
             }
         }
         if sessions.iter().flatten().count() > sessions.len() / 2 {
-            // Done if all other candidates have failed once. Otherwise they get as much time again as the majority
-            // needed.
+            // If all other candidates have failed at least once, the dials end. Otherwise these candidates get as much
+            // time again as the majority needed, or the rest of the `dial_timeout` if that is longer.
             let has_failed = |number: usize| candidates[number].failure.is_some();
             if sessions.iter().enumerate().all(|(number, session)| session.is_some() || has_failed(number)) {
                 break;
@@ -263,13 +263,13 @@ fn majority(all: usize, down: &[&LockError], limit: Duration) -> Result<()> {
     Err(LockError::new(LockErrorKind::NoQuorum, detail).nothing_taken())
 }
 
-/// Connects the voters with their peers. Refuses a server that two addresses name, which is found by equal run ids.
+/// Links each voter to its peers. Refuses a server that two addresses name. Equal run ids reveal such a server.
 fn introduce(voters: &[Voter]) -> Result<()> {
     let states: Vec<&Arc<VoterState>> =
         voters.iter().map(|voter| &voter.server.shared().role.state).collect();
     for (number, voter) in states.iter().enumerate() {
         let same = |other: &&Arc<VoterState>| {
-            // Servers without an answer have no run id yet, and do not count as equal because of that.
+            // Servers that have not answered have no run id yet, and do not count as equal.
             other.observed().run().is_some() && other.observed().run() == voter.observed().run()
         };
         if states[..number].iter().any(same) {

@@ -5,7 +5,7 @@ use crate::backend::redis::doctor::{Kind, findings};
 use crate::backend::{Finding, Severity};
 use crate::error::Result;
 
-/// The facts about a voter among the other voters.
+/// The facts about a voter in relation to the other voters.
 #[derive(Clone, Debug, Default)]
 struct Among {
     /// The number of replicas of the server.

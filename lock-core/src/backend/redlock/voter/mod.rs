@@ -1,5 +1,5 @@
-//! A voter is one Redis server of a quorum. The gate is the check that a server must pass if it may have forgotten a
-//! lease.
+//! A voter is one Redis server of a quorum. The gate is the check, before each vote, that the server cannot have
+//! forgotten a lease.
 
 mod backend;
 mod boot;

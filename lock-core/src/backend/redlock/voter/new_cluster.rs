@@ -1,5 +1,5 @@
-//! Skips the quarantine of a new cluster, after an operator has declared that no locks exist yet. There is no other
-//! way.
+//! Skips the quarantine of a new cluster, after an operator has declared that no locks exist yet. Nothing else skips a
+//! quarantine.
 
 use std::sync::Arc;
 
@@ -28,8 +28,9 @@ impl Voter {
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect). All servers must answer. [`InvalidRequest`](LockErrorKind::InvalidRequest): a
-    /// server has keys, so the cluster is not new. In this case no server was changed.
+    /// The errors of [`connect`](Self::connect). All servers must answer.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest): a server has keys, so the cluster is not new. In this case no
+    /// server was changed.
     ///
     /// # Panics
     ///

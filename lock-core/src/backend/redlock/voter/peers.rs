@@ -1,4 +1,5 @@
-//! Compares the clocks of the voters with each other. A client without a history has no other information about them.
+//! Compares the clocks of the voters with each other. A client that has just connected has no other information about
+//! the clocks.
 
 use std::net::IpAddr;
 use std::sync::Weak;
@@ -10,7 +11,7 @@ use crate::sync::{Mutex, MutexGuard};
 /// The largest age difference between two readings that are compared, in us.
 const FRESH: i64 = 5_000_000;
 
-/// The observations of one voter's server by this client.
+/// The observations of this client about one voter's server.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     clock: Mutex<ClockGuard>,
@@ -65,7 +66,7 @@ impl Peers {
     /// tolerance, and `None` if fewer than three clocks are known.
     pub(super) fn beside(&self, reading: Reading) -> Option<i64> {
         let known = self.all.iter().filter_map(Weak::upgrade).filter_map(|voter| voter.reading());
-        // A clock may have been set since an old reading, so an old reading is not used.
+        // Old readings are not used, because the clock may have been set since then.
         let fresh = known.filter(|other| reading.at.saturating_sub(other.at).abs() < FRESH);
         beside(&mut fresh.collect::<Vec<_>>(), reading)
     }
@@ -75,8 +76,8 @@ impl Peers {
     pub(super) fn register(&self, this: &Observed, run: [u8; 40]) -> bool {
         // Two names of one server may register at the same time: after a restart, both have lost their connections.
         let _alone = self.registering.lock();
-        // Not recorded for a refused voter. Otherwise the other voter of this server would be refused at its next
-        // registration.
+        // The run id is not recorded for a refused voter. Otherwise the other voter with this server would be refused
+        // at its next registration.
         let is_first = !self.has_another(this, run);
         if is_first {
             this.set_run(run);
@@ -92,7 +93,8 @@ impl Peers {
 
     /// Returns whether a voter other than `this` has this run id.
     fn has_another(&self, this: &Observed, run: [u8; 40]) -> bool {
-        // `this` is identified by its address in memory: its own last registration must not count as another voter's.
+        // `this` is excluded by its address in memory, because its own last registration must not count as that of
+        // another voter.
         let mut others =
             self.all.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&**other, this));
         others.any(|other| other.run() == Some(run))
@@ -111,8 +113,8 @@ fn machine(address: &Address) -> Option<String> {
     }
 }
 
-/// Compares `reading` with the median of `all`, which contains `reading`. Fewer than three clocks have no majority that
-/// could be right.
+/// Compares `reading` with the median of `all`, which contains `reading`. Returns `None` for fewer than three clocks,
+/// because no majority of them could be right.
 fn beside(all: &mut [Reading], reading: Reading) -> Option<i64> {
     if all.len() < 3 {
         return None;

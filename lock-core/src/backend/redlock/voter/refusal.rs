@@ -35,7 +35,8 @@ impl From<Failure> for Refusal {
 }
 
 impl Refusal {
-    /// Returns the reason why the server does not vote now, according to this client's latest information.
+    /// Returns the reason why the server does not vote now, or `None` if it votes, according to this client's latest
+    /// information.
     pub(super) fn now(voter: &VoterState) -> Option<Self> {
         let now = Clock::Suspend.now();
         let clock = voter.distrusted(now).map(|left| Self::ClockJumped { left, granted: false });
@@ -69,7 +70,8 @@ impl Refusal {
                 );
                 // The server is alive, so it must not count as one that does not answer.
                 let error = LockError::new(LockErrorKind::Unavailable, detail).with_retry_after(Some(*left));
-                // The server has a grant: without `nothing_taken`, the quorum releases it.
+                // If the server has granted the claim, the error is not marked with `nothing_taken`, so the quorum
+                // releases the grant.
                 if *granted { error } else { error.nothing_taken() }
             }
             Self::TooLong { ttl, max_ttl } => {

@@ -20,7 +20,7 @@ impl Role for VoterRole {
     const QUEUES: bool = false;
 
     async fn admit(&self, _shared: &Shared<Self>, greeting: &Greeting<'_>) -> Result<VoterSession, Failure> {
-        // The clock is recorded first, because registering compares it with the clocks of the peers.
+        // The clock is recorded first, because the registration compares it with the clocks of the peers.
         let (sent, received) = greeting.asked;
         self.state.observe(greeting.now, sent, received);
         VoterSession::register(&self.state, greeting.info, greeting.connection).await

@@ -34,13 +34,13 @@ impl VoterSession {
     ) -> Result<Self, Failure> {
         probe::examine(info)?;
         let commands = transaction(voter.max_millis(), false);
-        // This uses the new connection itself: the marker must come from the server at the other end of that
-        // connection.
+        // The commands use the new connection itself, because the marker must come from the server at the other end of
+        // this connection.
         let answers = connection.clone().send_packed_commands(&commands, 0, commands.len()).await;
         let registration = settle(voter, &answers.map_err(|error| Failure::of_error(&error))?)?;
         voter.compare_once();
-        // The count is older than the bootstrap. If keys were evicted in between, the first heartbeat registers again,
-        // which does no harm.
+        // The count is older than the bootstrap. If keys were evicted in between, the first heartbeat registers the
+        // server again, which does no harm.
         let evicted = AtomicU64::new(evicted(info).unwrap_or(0));
         Ok(Self { voter: Arc::clone(voter), registration: Mutex::new(Arc::new(registration)), evicted })
     }
@@ -57,11 +57,12 @@ impl VoterSession {
         Ok(())
     }
 
-    /// Checks with every heartbeat whether the server has evicted keys. Locks may have been among them, so the
+    /// Checks with every heartbeat whether the server has evicted keys. Locks may be among the evicted keys, so a
     /// bootstrap then starts a new quarantine for all clients.
     pub(super) async fn look(&self, live: &Connection<Self>) {
         self.voter.compare_once();
-        // Reported with every heartbeat: no answer announces the end of a quarantine, or that a clock is trusted again.
+        // The state is reported with every heartbeat, because no answer announces that a quarantine is over or that a
+        // clock is trusted again.
         self.voter.report(Clock::Suspend.now());
         let mut command = Cmd::new();
         command.arg("INFO").arg("stats");
@@ -86,10 +87,11 @@ fn evicted(info: &str) -> Option<u64> {
     info.lines().find_map(|line| line.strip_prefix("evicted_keys:"))?.trim().parse().ok()
 }
 
-/// Reads the answers, logs a new quarantine, and refuses a client whose `max_ttl` differs from that of the others.
+/// Reads the answers, logs a new quarantine, and refuses a client whose `max_ttl` differs from the value of the other
+/// clients.
 fn settle(voter: &VoterState, answers: &[Value]) -> Result<Registration, Failure> {
     let (boot, registration) = read(answers)?;
-    // Counted from the arrival of the answer. So the quarantine never ends earlier here than on the server.
+    // The quarantine counts from the arrival of the answer, so it never ends earlier in this client than on the server.
     voter.quarantined(Clock::Suspend.now(), boot.left);
     tell(voter, &boot);
     if !voter.registers(registration.run) {

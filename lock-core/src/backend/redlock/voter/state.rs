@@ -1,4 +1,4 @@
-//! The state that all connections of one voter share.
+//! The state that all connections to one voter share.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -13,15 +13,15 @@ use crate::backend::remote::Listeners;
 use crate::backend::{Listener, NodeAnswer};
 use crate::clock::{Clock, Moment};
 
-/// This client's information about one voter.
+/// The information of this client about one voter.
 #[derive(Debug)]
 pub(super) struct VoterState {
     max_ttl: Duration,
     address: Address,
     observed: Arc<Observed>,
-    /// The time until which the server's clock is not trusted, in us of our clock.
+    /// The time until which the server's clock is not trusted, in us of the local clock.
     distrusted: AtomicI64,
-    /// The end of the quarantine, as far as it is known, in us of our clock.
+    /// The end of the quarantine according to the server's last answer, in us of the local clock.
     quarantined: AtomicI64,
     peers: OnceLock<Arc<Peers>>,
     listeners: Listeners,
@@ -65,7 +65,8 @@ impl VoterState {
     pub(super) fn registers(&self, run: [u8; 40]) -> bool {
         match self.peers.get() {
             Some(peers) => peers.register(&self.observed, run),
-            // There are no peers, or they are still being dialled. In that case `introduce` compares them later.
+            // There are no peers, or the peers are still being dialled. In the second case, `introduce` compares the
+            // run ids later.
             None => {
                 self.observed.set_run(run);
                 true
@@ -90,7 +91,7 @@ impl VoterState {
         // first.
         let step = self.observed.clock().observe(Reading::new(now, sent, received));
         if let Some(step) = step {
-            // Counts from the answer, because the clock may have been set at any time before the answer.
+            // The time counts from the answer, because the clock may have been set at any time before the answer.
             let out = self.distrust(received);
             tracing::warn!(
                 server = %self.address, step_ms = step / 1_000, does_not_vote_for = ?out,
@@ -101,13 +102,13 @@ impl VoterState {
 
     /// Compares the server's clock once with the clocks of its peers, as soon as enough clocks are known.
     /// [`observe`](Self::observe) detects later steps. A server whose clock is constantly wrong votes again after the
-    /// end of its leases.
+    /// time of the longest lease.
     pub(super) fn compare_once(&self) {
         if self.compared.load(Ordering::Relaxed) {
             return;
         }
         let (Some(reading), Some(peers)) = (self.observed.reading(), self.peers.get()) else { return };
-        // The clock is not marked as compared here: too few clocks are known, so the next heartbeat tries again.
+        // If too few clocks are known, the clock is not marked as compared, and the next heartbeat tries again.
         let Some(beside) = peers.beside(reading) else { return };
         // The swap makes only one of several concurrent heartbeats report the difference.
         if self.compared.swap(true, Ordering::Relaxed) || beside == 0 {
@@ -129,14 +130,15 @@ impl VoterState {
 
     /// Records that the server is in quarantine for `left` from `now` on, and reports this.
     pub(super) fn quarantined(&self, now: Moment, left: Duration) {
-        // A new answer of the server replaces the old one and may be shorter: a new cluster has no quarantine.
+        // A new answer of the server replaces the old answer, even if its quarantine is shorter: a cluster that was
+        // declared new has no quarantine.
         self.quarantined.store(micros(now.plus(left)), Ordering::Relaxed);
         self.report(now);
     }
 
     /// Registers a listener, and reports to the listener whether the server votes.
     pub(super) fn attach(&self, process: u128, listener: Weak<dyn Listener>) {
-        // Reported at once, because the next report comes with a heartbeat, and without a connection there is no
+        // The state is reported at once: the next report comes with a heartbeat, and without a connection there is no
         // heartbeat.
         if let Some(listener) = listener.upgrade() {
             listener.quarantined(&self.address.to_string(), self.stays_out(Clock::Suspend.now()));
@@ -164,8 +166,8 @@ impl VoterState {
         left(&self.quarantined, now)
     }
 
-    /// As [`distrusted`](Self::distrusted), for the current time. Does not read our clock if the server's clock was
-    /// never distrusted.
+    /// Returns the result of [`distrusted`](Self::distrusted) for the current time. Does not read the local clock if
+    /// the server's clock was never distrusted.
     pub(super) fn distrusted_now(&self) -> Option<Duration> {
         match self.distrusted.load(Ordering::Relaxed) {
             i64::MIN => None,
@@ -179,7 +181,7 @@ impl VoterState {
     }
 }
 
-/// Returns the time from `now` to `until` (in us of our clock), or `None` if `until` has passed.
+/// Returns the time from `now` to `until` (in us of the local clock), or `None` if `until` has passed.
 fn left(until: &AtomicI64, now: Moment) -> Option<Duration> {
     let left = until.load(Ordering::Relaxed).saturating_sub(micros(now));
     u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_micros)
@@ -207,7 +209,7 @@ mod tests {
         Arc::new(VoterState::new(VoterOptions::new(Duration::from_secs(10)), address))
     }
 
-    /// Records that the server's clock is `ahead` of ours now.
+    /// Records that the server's clock is now `ahead` of the local clock.
     fn says(voter: &VoterState, ahead: Duration) -> Moment {
         let now = Clock::Suspend.now();
         voter.observe(micros(now.plus(ahead)), now, now);

@@ -19,12 +19,12 @@ use crate::backend::{Attempt, Claim, Queue};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// The largest number of requests in one attempt. The server may have forgotten its scripts, then its marker, and its
-/// clock may have been set.
+/// The largest number of requests in one attempt. In the worst case, three requests fail: the first finds no script,
+/// the second no marker, and the third a clock that was set.
 const TRIES: usize = 4;
 
 impl VoterState {
-    /// Refuses a claim that no answer could make valid, without any I/O.
+    /// Refuses a claim that no voter can grant, without any I/O.
     fn check(&self, claim: &Claim) -> Result<()> {
         if claim.keys().any(|key| key.as_str() == MARKER) {
             let detail = "this name belongs to the marker of the voter: choose another one";
@@ -49,8 +49,8 @@ impl Voter {
         let (voter, server) = (self.state(), &self.server);
         voter.check(claim)?;
         let deadline = server.deadline(claim.ttl);
-        // Checked before the request: if the clock was set, the server may end the lease at any time, so the grant
-        // would not count.
+        // The clock is checked before the request: if it was set, the server may end the lease at any time, and the
+        // grant would not count.
         if let Some(left) = voter.distrusted_now() {
             return Err(Refusal::ClockJumped { left, granted: false }.to_error(voter).with_key(&claim.key));
         }
@@ -70,15 +70,16 @@ impl Voter {
         let voter = self.state();
         let live = self.server.connections.get().await?;
         let session = &live.session;
-        // Marked before the first byte is sent: if the caller is dropped at an await below, the claim must be released.
+        // The claim is marked before the first byte is sent: if the caller is dropped at an await below, the claim must
+        // be released.
         claim.mark_sent();
         for _ in 0..TRIES {
             let sent = Clock::Suspend.now();
-            // Created anew for each attempt: a bootstrap replaces the registration, and each answer corrects the
-            // estimate of the clock for the time limit.
+            // The command is created anew for each request: a bootstrap replaces the registration, and each answer
+            // corrects the estimate of the server's clock, which the time limit needs.
             let reply = match live.send(&command(&live, &session.registration(), claim, end)).await {
-                // The server does not have the script, so it executed nothing. The script is registered, and the
-                // request is sent again.
+                // The server does not have the script, so it executed nothing. The server is registered, which loads
+                // the script, and the request is sent again.
                 Err(failure) if failure.reaction == Reaction::LoadScripts => {
                     session.register_again(&live).await?;
                     continue;
@@ -137,7 +138,7 @@ fn unsettled(voter: &VoterState) -> Failure {
     }
 }
 
-/// Returns the request of the gated script for the claim.
+/// Returns the command that runs the gated script for the claim.
 fn command(live: &Connection<VoterSession>, registration: &Registration, claim: &Claim, end: Moment) -> Cmd {
     let token = claim.owner.token();
     let value = claim.record.to_value(&token);

@@ -1,7 +1,7 @@
--- Registers one run of a voter and its data: if the right marker is missing, writes the marker that the gate reads.
+-- Registers the current run of a voter and its data: writes the marker that the gate reads, if it is missing or wrong.
 --
 -- KEYS     1  the marker, a hash without an expiry: `run` (run id of the server), `since` (server time in us at which
---             its quarantine began), `max` (the longest lease, in ms), `evicted` (keys that were evicted by then),
+--             its quarantine began), `max` (the longest lease, in ms), `evicted` (number of evicted keys so far),
 --             `seal` (the first three in one text, for one comparison)
 -- ARGV     1  the longest lease of this client, in ms
 --          2  "1": a new cluster without locks, which needs no quarantine
@@ -11,8 +11,8 @@
 --                                  of the quarantine in us, 0 for none; till: end of the quarantine, server time in us
 -- Constants  QUARANTINE_FACTOR, QUARANTINE_MARGIN: see gate.lua
 --
--- Atomic because the gate must never see an incomplete marker. Runs in one transaction with the loading of the gated
--- scripts. So a gated script proves a bootstrap in the same run of the server.
+-- Atomic because the gate must never see an incomplete marker. This script runs in one transaction with the loading of
+-- the gated scripts. So a cached gated script proves that the server was registered in the same run.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
@@ -31,14 +31,15 @@ elseif evicted > counted or (evicted < counted and evicted > 0) then
   -- A smaller count that is not 0: `CONFIG RESETSTAT` started a new count, and keys have been evicted since then.
   why = 3
 elseif since > now then
-  -- The clock was set back to a time before the quarantine began. The quarantine would be longer by that step.
+  -- The clock was set back to a time before the quarantine began. Without this case, the quarantine would be longer by
+  -- the step of the clock.
   why = 5
 end
--- A `max` in the marker is kept: forgotten leases may be as long as it allowed.
+-- A `max` in the marker is kept, because the forgotten leases may be that long.
 if why > 0 and why ~= 4 then
   since, max = now, max or tonumber(ARGV[1])
 end
--- Uses `%.0f`, because Lua's own conversion keeps 14 digits and a time has 16.
+-- `%.0f` is needed, because Lua's own conversion keeps 14 digits and a time has 16 digits.
 local began = string.format('%.0f', since)
 local seal = run .. ' ' .. began .. ' ' .. max
 if why > 0 or evicted ~= counted or marker[5] ~= seal then

@@ -1,6 +1,7 @@
 -- Grants a free lock on a voter whose marker has not changed since its last bootstrap. A free lock is the most frequent
--- case, so this script has the fewest calls. The script runs before the gate, which checks the same conditions in
--- detail and handles all other cases. A voter has no queue, so no waiter precedes this claim. Ends with take.lua.
+-- case, so this script makes as few calls as possible. The script runs before the gate, which checks the same
+-- conditions in detail and handles all other cases. A voter has no queue, so no waiter precedes this claim. Ends with
+-- take.lua.
 --
 -- KEYS     1  the lock
 -- ARGV     as in the script after the gate, and the two arguments of the gate
@@ -18,7 +19,7 @@ while #text < 6 do
   text = '0' .. text
 end
 text = time[1] .. text
--- The shortest answer is a number if there is no fencing token, and a text if there is one.
+-- The answer is as short as possible: a number without a fencing token, and a text with a fencing token.
 local names, waiters = nil, ARGV[5] == '0' and 0
 if not waiters then
   -- The same as `names_of` in lib.lua.

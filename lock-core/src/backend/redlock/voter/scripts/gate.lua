@@ -4,10 +4,10 @@
 --
 -- KEYS     the keys of the script after the gate
 -- ARGV     3             lease in ms, as in the script after the gate
---          last but one  end of the quarantine, server time in us, from the bootstrap over this connection
+--          last but one  end of the quarantine, server time in us, from the last bootstrap over this connection
 --          last          seal of the marker, from the same bootstrap: it begins with the run id of the server
--- Returns  {-3, now}            amnesia: no marker, one of another run, or one of a later time, because the clock was set
---                               back; a bootstrap is needed
+-- Returns  {-3, now}            a bootstrap is needed: there is no marker, or it belongs to another run, or it has a later
+--                               time, because the clock was set back
 --          {-4, now, max ttl}   the lease is longer than the marker allows: max ttl in ms
 --          {-5, now, left}      quarantine, which lasts for left us more
 --          or the answer of the script after the gate; with now = server time in us.
@@ -27,7 +27,8 @@ do
   if tonumber(ARGV[3]) > max then
     return {-4, now, max}
   end
-  -- The longest lease that may have been forgotten, 2 % for clocks with different speeds, and 10 ms for rounding.
+  -- The quarantine is the longest lease that may have been forgotten, plus 2 % for clocks with different speeds, and 10
+  -- ms for rounding.
   local till = marker[2] + max * QUARANTINE_FACTOR + QUARANTINE_MARGIN
   if now < till then
     return {-5, now, till - now}
