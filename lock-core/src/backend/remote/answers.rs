@@ -1,4 +1,4 @@
-//! The answers of a server, by which a late server is distinguished from a dead one.
+//! Counts the answers of a server, to distinguish a slow server from a dead server.
 
 use std::future::Future;
 use std::pin::pin;
@@ -17,8 +17,8 @@ impl Answers {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Awaits `answer` as long as the server answers any request within each `limit`. Returns `None` when a `limit` has
-    /// passed without an answer.
+    /// Awaits `answer` as long as the server answers any request within each `limit`. Returns `None` when a whole
+    /// `limit` has passed without an answer to any request.
     pub(crate) async fn patiently<T>(&self, limit: Duration, answer: impl Future<Output = T>) -> Option<T> {
         let mut answer = pin!(answer);
         loop {

@@ -5,10 +5,10 @@ use std::time::Duration;
 /// The shortest deadline of a release. A release may take as long as the lease, because an expired grant needs no
 /// release. But a very short lease leaves no time for a round trip.
 const SHORTEST_RELEASE: Duration = Duration::from_millis(50);
-/// The divisor of the lease for the deadline of a renewal. A renewal is due after a third of the lease. With a deadline
-/// of a quarter, there is time for another renewal before the lease is over.
+/// The deadline of a renewal is the lease divided by this number. A renewal is due after a third of the lease. With a
+/// deadline of a quarter, there is time for another renewal before the lease is over.
 const SHARE_OF_LEASE: u32 = 4;
-/// The shortest deadline of a renewal. With a shorter one, an ordinary hiccup of the network would count as a failure.
+/// The shortest deadline of a renewal. With a shorter deadline, an ordinary network delay would count as a failure.
 const SHORTEST_RENEWAL: Duration = Duration::from_millis(20);
 
 /// The longest `min_hold` that Postgres and Redis accept: 366 days.

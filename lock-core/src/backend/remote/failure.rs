@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::{LockError, LockErrorKind};
 use crate::key::Key;
 
-/// Whether, and when, another try may help.
+/// Whether another try may help, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outlook {
     Temporary,
@@ -21,7 +21,7 @@ enum Outlook {
 
 /// A failure that any number of callers can receive.
 ///
-/// `R` is what the store's connection does about the failure, besides reporting it.
+/// `R` is the type of the reaction of the store's connection to the failure.
 ///
 /// A failure is *in doubt* if the request may have been executed. Then the claim must be released, because it may have
 /// been granted.
@@ -56,7 +56,8 @@ impl<R: Default> Failure<R> {
 }
 
 impl<R> Failure<R> {
-    /// Marks a failure before any request was sent, such as that of a dial. No request can have been executed.
+    /// Marks a failure that happened before any request was sent, such as the failure of a dial. No request can have
+    /// been executed.
     #[must_use]
     pub(crate) fn before_any_request(self) -> Self {
         Self { doubt: false, ..self }

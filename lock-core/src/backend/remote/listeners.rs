@@ -13,8 +13,8 @@ use crate::sync::{Mutex, MutexGuard};
 pub(crate) struct Listeners {
     /// This is a `std` mutex. It is never locked across an await or during a report.
     registered: Mutex<Vec<(u128, Weak<dyn Listener>)>>,
-    /// A number that grows with every change. By this number a connection detects whether its subscriptions cover all
-    /// listeners.
+    /// A number that grows with every change. A connection uses the number to detect whether its subscriptions cover
+    /// all listeners.
     version: AtomicU64,
 }
 
@@ -24,8 +24,8 @@ impl Listeners {
         let mut registered = self.registered();
         registered.retain(|(_, listener)| listener.strong_count() > 0);
         registered.push((process, listener));
-        // This happens under the mutex: a connection that reads the version before the processes covers at least that
-        // version.
+        // The version changes under the mutex. So a connection that reads first the version and then the processes
+        // covers at least this version.
         self.version.fetch_add(1, Ordering::Release);
     }
 

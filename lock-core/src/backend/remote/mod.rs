@@ -3,9 +3,10 @@
 //! A store defines its requests and the meaning of their answers. The parts here do not depend on either: they parse a
 //! URL, keep a connection for each runtime, and share work among callers.
 //!
-//! Calls use a connection of the caller's runtime and not the library's thread, because two hops between threads would
-//! cost more than the request to Redis itself. For the same reason, each runtime with waiters has its own subscription.
-//! On Postgres, a connection is a process of the server, so one connection listens for all managers of a store.
+//! A call uses a connection of the caller's runtime, and not of the library's thread, because switching threads twice
+//! would cost more than the request to Redis itself. For the same reason, each runtime with waiters has its own
+//! subscription. On Postgres, a connection is a process of the server, so one connection listens for all managers of a
+//! store.
 
 #[cfg(any(feature = "etcd", feature = "redis"))]
 mod answers;

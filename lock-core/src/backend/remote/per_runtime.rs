@@ -1,8 +1,9 @@
 //! Keeps one connection for each tokio runtime.
 //!
-//! A connection is driven by a task of the runtime that created it. In another runtime, the connection would stall
-//! whenever the first runtime is not polled, and break when that runtime ends. So each of the caller's runtimes has its
-//! own connection, and so does the thread that renews. It is created at its first use.
+//! A connection is driven by a task of the runtime that created it. If another runtime used the connection, the
+//! connection would stall whenever the first runtime is not polled, and break when the first runtime ends. So each
+//! runtime of the callers has its own connection, and so does the thread that renews. A connection is created at its
+//! first use.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,18 +24,17 @@ use crate::sync::RwLock;
 /// The supervised connection of each runtime; `None` after all connections were closed.
 type Links<C> = Option<Vec<(Handle, watch::Receiver<State<C>>)>>;
 
-/// How long a call waits for the first connection of its own runtime before it uses the connection of another runtime
-/// that runs.
+/// How long a call waits for the first connection of its own runtime before it may use the connection of another
+/// runtime.
 const OWN: Duration = Duration::from_millis(100);
-/// The number of consecutive failed dials of a runtime after which its use of another runtime's connection causes a
-/// warning.
+/// A runtime that uses the connection of another runtime logs a warning after this number of consecutive failed dials.
 const LASTS: u32 = 3;
 
 /// The connections to one server. Dropping the value ends them.
 pub(crate) struct PerRuntime<C: Connector> {
     connector: Arc<C>,
-    /// The links. There are only a few entries, so a scan is faster than a map. This is a `std` lock, which is never
-    /// held across an await.
+    /// The connections of the runtimes. There are only a few entries, so a scan is faster than a map. This is a `std`
+    /// lock, which is never held across an await.
     links: RwLock<Links<C>>,
     /// The order of waiting callers. In a simulation, callers that wait for a connection resume in their order of
     /// arrival.
@@ -71,7 +71,8 @@ impl<C: Connector> PerRuntime<C> {
     pub(crate) async fn get(&self) -> Result<Arc<C::Connection>, Failure<C::Reaction>> {
         match self.current() {
             Some(connection) => Ok(connection),
-            // This is boxed, because a wait is rare, but the future of every call would contain the future of the wait.
+            // The wait is boxed: a wait is rare, but otherwise the future of every call would contain the future of the
+            // wait.
             None => Box::pin(self.wait()).await,
         }
     }
@@ -97,7 +98,7 @@ impl<C: Connector> PerRuntime<C> {
     }
 
     async fn wait(&self) -> Result<Arc<C::Connection>, Failure<C::Reaction>> {
-        // `watch` keeps the last state, so a connection that was established after `current` is not missed.
+        // `watch` keeps the last state, so a connection that was established after the call of `current` is not missed.
         let Some(mut link) = self.link() else {
             return Err(Failure::new(LockErrorKind::ShuttingDown, "the connections were closed"));
         };
@@ -117,7 +118,8 @@ impl<C: Connector> PerRuntime<C> {
                 let settles = async {
                     let state = link.wait_for(settled).await;
                     if !state.is_ok_and(|state| state.connection.is_some()) {
-                        // A failure that ends the wait concerns this runtime. The others get a moment to answer.
+                        // This failure ends the wait of this runtime only. The other runtimes get a moment to offer
+                        // their connections.
                         tokio::time::sleep(OWN).await;
                     }
                 };
@@ -141,17 +143,17 @@ impl<C: Connector> PerRuntime<C> {
         }
     }
 
-    /// Returns a connection of another runtime. A grant must not be lost because the server allows no further connection
-    /// for its renewal. A connection answers only while its runtime runs tasks, so each runtime with a connection is
-    /// given an empty one, and the first that runs it counts.
+    /// Returns a connection of another runtime. Without it, a grant would be lost if the server allows no further
+    /// connection for its renewal. A connection answers only while its runtime runs tasks. So this function starts an
+    /// empty task on each runtime with a connection, and uses the connection of the first runtime that runs its task.
     async fn of_another(&self, own: &State<C>) -> Option<Arc<C::Connection>> {
-        // A lasting failure concerns the server, and not one connection.
+        // A lasting failure concerns the server, and not a single connection.
         if own.failure.as_ref().is_some_and(Failure::is_lasting) {
             return None;
         }
         let mut running = self.others();
         let other = loop {
-            // An error says that the runtime has ended.
+            // An error means that the runtime has ended.
             if let Ok(other) = running.join_next().await? {
                 break other;
             }

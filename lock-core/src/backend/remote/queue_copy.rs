@@ -1,11 +1,11 @@
 //! Keeps local copies of the queues of the keys for which this process waits.
 //!
 //! All waiters of a process for one key share one copy. One task watches the queue in the store and keeps the copy up
-//! to date. This task processes each change once, and wakes only the waiters whose turn has come. So a release costs
-//! one message, however many claims wait. A waiter finds out from the copy whether its turn has come.
+//! to date. This task processes each change once, and wakes only the waiters whose turn has come, as the copy shows. So
+//! a release costs one message, however many claims wait.
 //!
-//! The copy shows the queue as it was at one revision of the store. No entry is ever added before another one. So an
-//! entry that holds the key in an outdated copy still holds it in the store, as long as its lease lives.
+//! The copy shows the queue as it was at one revision of the store. New entries are added only at the end. So an entry
+//! that holds the key in an outdated copy still holds the key in the store, as long as its lease has not expired.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -45,14 +45,14 @@ impl<E> Default for QueueCopies<E> {
 /// The copy of one queue. Its users and the watching task own it.
 pub(crate) struct QueueCopy<E> {
     state: Mutex<State<E>>,
-    /// This is notified of every change.
+    /// Notified after every change of the copy.
     changed: Notify,
 }
 
 struct State<E> {
     /// The queue; `None` while it is unknown, before the first answer and after a lost connection.
     seen: Option<Seen<E>>,
-    /// The waiters with an entry, by its name, each with the number of its calls: several calls may wait for one entry.
+    /// The waiters, by the name of their entry, with the number of their calls: several calls may wait for one entry.
     waiting: HashMap<Vec<u8>, (usize, Arc<Notify>)>,
     /// The number of users of the copy.
     users: usize,
@@ -70,8 +70,8 @@ impl<E: Entry + Clone + Send + 'static> QueueCopies<E> {
         CopyUse::begin(copy)
     }
 
-    /// Returns the copy of the queue of `key`. If there is none, creates it, and `watch` starts the task that keeps it
-    /// up to date.
+    /// Returns the copy of the queue of `key`. If there is none, creates a copy, and calls `watch` to start the task
+    /// that keeps the copy up to date.
     pub(crate) fn copy_of(&self, key: &[u8], watch: impl FnOnce(Arc<QueueCopy<E>>)) -> CopyUse<E> {
         let mut copies = self.0.lock();
         if let Some(copy) = copies.get(key).and_then(Weak::upgrade)
@@ -177,8 +177,7 @@ impl<E: Entry> State<E> {
 
 impl<E: Entry> QueueCopy<E> {
     /// Replaces the copy by the queue that was read. If the copy is newer than the read, keeps the copy and returns its
-    /// revision. A copy that goes back in time may lack the entry that holds the key, and would grant the key a second
-    /// time.
+    /// revision. An older queue may lack the entry that holds the key, and the key would be granted a second time.
     pub(crate) fn read(&self, seen: Seen<E>) -> Option<i64> {
         let mut newer = None;
         self.change(|state| {
@@ -230,7 +229,7 @@ impl<E: Entry> QueueCopy<E> {
         self.state.lock().waiting.keys().cloned().collect()
     }
 
-    /// Runs `watch` as long as the copy is used, and a moment longer. The waiters are notified of its end, even if
+    /// Runs `watch` as long as the copy is used, and a moment longer. The waiters are notified of the end, even if
     /// `watch` never started.
     pub(crate) fn keep(self: Arc<Self>, watch: impl Future<Output = ()>) -> impl Future<Output = ()> {
         let ends = Ends(Arc::clone(&self));

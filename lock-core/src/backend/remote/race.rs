@@ -1,4 +1,4 @@
-//! Runs several futures, of which one must succeed.
+//! Runs several futures until one of them succeeds.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -9,9 +9,9 @@ use tokio::time::sleep;
 use super::Failure;
 use crate::backend::BoxFuture;
 
-/// Starts attempts in their order, and returns the first success. The next attempt starts when one has failed, or after
-/// `head_start`, because a dead server may not answer at all. If all attempts fail, returns a permanent failure if
-/// there is one, otherwise the last failure. Returns `None` if there are no attempts.
+/// Starts the attempts in their order, and returns the first success. The next attempt starts when an attempt has
+/// failed, or after `head_start`, because a dead server may not answer at all. If all attempts fail, returns a
+/// permanent failure if there is one, otherwise the last failure. Returns `None` if there are no attempts.
 pub(crate) async fn first<T, R>(
     attempts: Vec<BoxFuture<'_, Result<T, Failure<R>>>>,
     head_start: Duration,

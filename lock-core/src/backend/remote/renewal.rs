@@ -1,4 +1,4 @@
-//! Renews grants key by key. Each key has a verdict, and each grant has one answer.
+//! Combines the answers to the renewals of single keys. Each key has a verdict, and each grant has one answer.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(crate) enum Verdict<R> {
 
 impl<R> Verdict<R> {
     /// Combines the verdicts for two keys of one grant. The grant is lost if one key is lost, and renewed if both are
-    /// renewed. Its lease counts from the earlier request.
+    /// renewed. The lease of the grant counts from the earlier request.
     fn and(self, other: Self) -> Self {
         match (self, other) {
             // A certain loss outweighs a missing answer, because another owner may already hold the lost key.

@@ -1,5 +1,5 @@
-//! The session of one manager with a store whose locks live in sessions. When the session ends, the keeper begins
-//! another one.
+//! Keeps the session of one manager with a store whose locks live in sessions. When the session ends, the keeper begins
+//! another session.
 //!
 //! A store defines how a session begins, how it is kept alive, and which grants it held. The keeper runs on the
 //! library's own thread. It notifies the holders of an ended session before the next session begins.
@@ -22,8 +22,8 @@ use crate::sync::{Mutex, change, survives};
 
 /// The pause before another session is begun, after a failure or after a session that has ended early.
 const AGAIN: Duration = Duration::from_millis(100);
-/// The pause before another session is begun if only a change of the settings can help. A try may cause writes on the
-/// servers.
+/// The pause before another session is begun, if only a change of the settings can help. It is longer, because a try
+/// may cause writes on the servers.
 const LATER: Duration = Duration::from_secs(2);
 /// The interval at which [`Session::keep`] checks whether its manager was dropped.
 pub(crate) const LOOK: Duration = Duration::from_millis(500);
@@ -34,7 +34,7 @@ pub(crate) trait Session: fmt::Debug + Sized + Send + Sync + 'static {
     type Servers: fmt::Debug + Send + Sync + 'static;
     type Reaction: Clone + Default + fmt::Debug + Send + Sync + 'static;
 
-    /// The text of the failure before the first session, while no try has failed.
+    /// The text of the failure while there is no session and no try has failed.
     const NOT_YET: &'static str;
 
     fn dial(servers: &Self::Servers) -> impl Future<Output = Result<Self, Failure<Self::Reaction>>> + Send;
@@ -149,7 +149,7 @@ impl<S: Session> SessionKeeper<S> {
         }
     }
 
-    /// Replaces the state, except if the keeper was closed. Returns whether it was replaced.
+    /// Replaces the state if the keeper was not closed. Returns whether the state was replaced.
     fn set(&self, state: State<S>) -> bool {
         let mut open = false;
         survives(|| {
@@ -183,7 +183,7 @@ impl<S: Session> SessionKeeper<S> {
     }
 }
 
-/// Keeps a session for `keeper` until its manager is dropped.
+/// Keeps a session for `keeper` until all its managers are dropped or the store is closed.
 async fn supervise<S: Session>(keeper: Arc<SessionKeeper<S>>) {
     while !keeper.is_gone() {
         keeper.tell(|listener| listener.dials());
@@ -194,7 +194,7 @@ async fn supervise<S: Session>(keeper: Arc<SessionKeeper<S>>) {
                     keeper.tell(|listener| listener.reconnected());
                     session.keep(&keeper).await;
                 }
-                // The end comes first, so that a renewal finds either the session or its end.
+                // The session ends before the state changes, so that a renewal finds either the session or its end.
                 keeper.end(&session);
                 session.close().await;
                 keeper.set(State::Beginning(None));

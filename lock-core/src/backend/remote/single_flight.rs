@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use crate::clock::{Clock, Moment};
 use crate::sync::{Mutex, MutexGuard, Notify};
 
-/// Runs one *flight* at a time, which is one run of a request. Every caller that waits for a flight receives its
+/// Runs one *flight* at a time. A flight is one run of a request. Every caller that waits for a flight receives its
 /// result.
 ///
 /// The caller that begins a flight drives it within its own future, so no task is spawned. If that caller is dropped
@@ -28,7 +28,7 @@ pub(crate) struct SingleFlight<T> {
 
 #[derive(Debug)]
 struct Flights<T> {
-    /// The moment at which the present flight began.
+    /// The moment at which the current flight began.
     begun: Option<Moment>,
     /// The moment at which the last finished flight began, and its result.
     last: Option<(Moment, T)>,
@@ -74,7 +74,8 @@ impl<T: Clone> SingleFlight<T> {
                 Part::Lead(begun) => break begun,
                 Part::Follow(left) => left,
             };
-            // Either the flight has ended or the patience is over. In both cases the state says what to do next.
+            // Either the flight has ended or the patience is over. In both cases the next check of the state decides
+            // what this caller does.
             let _ = timeout(left, landed).await;
         };
         // This value is also dropped with this future, so that a caller that gives up never blocks the next flight.
@@ -87,7 +88,8 @@ impl<T: Clone> SingleFlight<T> {
     fn part(&self, called: Moment) -> Part<T> {
         let mut flights = self.flights();
         match &flights.last {
-            // The answer of a flight that began before the call may be older than the event to which the caller reacts.
+            // Only a flight that began after the call counts: an earlier answer may be older than the event to which
+            // the caller reacts.
             Some((begun, result)) if begun.since(called) > Duration::ZERO => {
                 return Part::Done(result.clone());
             }
@@ -97,8 +99,8 @@ impl<T: Clone> SingleFlight<T> {
         match flights.begun.map(|begun| self.patience.saturating_sub(now.since(begun))) {
             Some(left) if !left.is_zero() => Part::Follow(left),
             _ => {
-                // This also replaces a flight that takes too long, whose caller may belong to a runtime that is no
-                // longer driven.
+                // This also replaces a flight that takes too long. Its caller may belong to a runtime that is no longer
+                // driven.
                 flights.begun = Some(now);
                 Part::Lead(now)
             }
@@ -127,7 +129,7 @@ impl<T> Drop for Lead<'_, T> {
         if flights.begun == Some(self.begun) {
             flights.begun = None;
         }
-        // A flight that was overtaken must not replace the result of a later one.
+        // A flight that was overtaken must not replace the result of a later flight.
         let newer = flights.last.as_ref().is_none_or(|(last, _)| self.begun.since(*last) > Duration::ZERO);
         if let Some(result) = self.result.take().filter(|_| newer) {
             flights.last = Some((self.begun, result));

@@ -32,10 +32,11 @@ fn ready<R: Default>(stream: TcpStream) -> Result<TcpStream, Failure<R>> {
     Ok(stream)
 }
 
-/// The head start of one address of a host before the next address is also tried.
+/// How long one address of a host is tried before the next address is also tried.
 pub(crate) const HEAD_START: Duration = Duration::from_millis(200);
 
-/// Returns the addresses of a host. A name may have several addresses: one may not answer, another may be a replica.
+/// Returns the addresses of a host. A name may have several addresses: one address may not answer, and another may be a
+/// replica.
 pub(crate) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     #[cfg(feature = "testkit")]
     if let Some(addresses) = crate::testkit::names::addresses_of(host) {
@@ -56,7 +57,7 @@ pub(crate) async fn connect_to_any(host: &str, port: u16) -> io::Result<TcpStrea
 }
 
 /// Connects to the first of these addresses that accepts the connection. Each address is tried when the previous one
-/// has failed or has had its head start, because a dead server may not answer at all.
+/// has failed or when [`HEAD_START`] has passed, because a dead server may not answer at all.
 async fn connect_to_first(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     // The set is dropped with this function, which ends the other attempts.

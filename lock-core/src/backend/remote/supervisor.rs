@@ -17,8 +17,8 @@ use super::Failure;
 use crate::backoff::Pauses;
 use crate::clock::Clock;
 
-/// The pauses between dials that fail in a lasting way, such as because of a wrong password. No caller waits for such a
-/// dial, and the server logs each of them.
+/// The pauses between dials that fail for a lasting reason, such as a wrong password. They may be long, because no
+/// caller waits for such a dial, and the server logs each of them.
 pub(super) const REFUSED: Pauses = Pauses::new(Duration::from_millis(20), Duration::from_secs(5));
 
 /// Makes and watches the connections to one server.
@@ -36,7 +36,7 @@ pub(crate) trait Connector: Send + Sync + 'static {
     /// for a connection only until its deadline.
     const PAUSES: Pauses;
 
-    /// Whether a call may go over the connection of another runtime while its own runtime has none.
+    /// Whether a call may use the connection of another runtime while its own runtime has none.
     const SHARES: bool = false;
 
     /// Returns the address, for the log.
@@ -55,15 +55,15 @@ pub(crate) trait Connector: Send + Sync + 'static {
     /// that is back is found soon. A slow dial raises the next limit, so that a slow server is also reached.
     fn dial_limits(&self) -> (Duration, Duration);
 
-    /// Dials once, within `limit`, and proves that the server can hold locks.
+    /// Dials once, within `limit`, and checks that the server can hold locks.
     fn dial(
         &self,
         limit: Duration,
     ) -> impl Future<Output = Result<Self::Session, Failure<Self::Reaction>>> + Send;
 
-    /// Watches a connection that callers use from now on, until it is lost. Returns the reason of the loss.
+    /// Watches a new connection, which callers use from now on, until it is lost. Returns the reason for the loss.
     ///
-    /// Resets `pauses` when the connection has proved to last. A successful dial proves nothing: without pauses, a
+    /// Resets `pauses` when the connection has proved to last. A successful dial does not prove this: without pauses, a
     /// server that closes every connection at once would be dialled in a tight loop.
     fn watch(
         &self,

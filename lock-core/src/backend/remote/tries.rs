@@ -17,8 +17,8 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pauses between two tries.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(50), Duration::from_millis(500));
 
-/// The divisor of the limit: at least this share of it must be left for another try. A shorter try would only replace
-/// the last failure with a less useful one.
+/// Another try needs more time than the limit divided by this number. A shorter try would only replace the last failure
+/// by a less useful failure.
 const LAST_TRY: u32 = 20;
 
 /// Calls `dial` until it succeeds, until it fails for a permanent reason, or until `limit` is over. The argument of

@@ -33,8 +33,8 @@ impl UrlForm {
     pub(crate) fn options<'a>(&self, url: &'a str) -> Result<(&'a str, Vec<(&'a str, &'a str)>)> {
         let (rest, query) = url.split_once('?').unwrap_or((url, ""));
         if query.contains('@') {
-            // The password may contain an unescaped `?`. The rest of the password must not be treated as options, which
-            // errors show.
+            // The password may contain an unescaped `?`. Errors show options, so the rest of the password must not be
+            // treated as an option.
             return Err(
                 self.invalid(format_args!("there is an `@` behind the `?` of the {} URL", self.store))
             );
@@ -53,7 +53,7 @@ impl UrlForm {
     }
 
     /// Refuses an `@` after the first `/`. Otherwise a piece of a password with an unescaped `/` would be treated as a
-    /// path, which errors show.
+    /// path, and errors show paths.
     #[cfg(any(feature = "postgres", feature = "zookeeper"))]
     pub(crate) fn check_path(&self, path: &str) -> Result<()> {
         if path.contains('@') {
@@ -66,7 +66,7 @@ impl UrlForm {
     }
 
     /// Splits `user:password@hosts` into three parts. Splits at the last `@`. Otherwise an unescaped `@` in the
-    /// password would turn a piece of the password into a host name, which errors show.
+    /// password would turn a piece of the password into a host name, and errors show host names.
     pub(crate) fn credentials<'a>(&self, authority: &'a str) -> Result<Credentials<'a>> {
         let Some((credentials, hosts)) = authority.rsplit_once('@') else {
             return Ok((None, None, authority));
@@ -138,7 +138,7 @@ impl UrlForm {
         })
     }
 
-    /// Replaces every `%` with two hexadecimal digits by the byte that the digits encode.
+    /// Replaces every `%` and its two hexadecimal digits by the byte that the digits encode.
     pub(crate) fn decode(&self, text: &str) -> Result<String> {
         let mut bytes = Vec::with_capacity(text.len());
         let mut rest = text.as_bytes();
@@ -180,7 +180,7 @@ impl UrlForm {
     }
 }
 
-/// Returns the word of which `name` is probably a misspelling, a shortened form or an extended form.
+/// Returns the word that `name` probably misspells, shortens or extends.
 fn nearest(name: &str, words: &[&'static str]) -> Option<&'static str> {
     let near = words.iter().map(|&word| (strsim::osa_distance(name, word), word));
     let slip = near.filter(|(distance, word)| distance * 3 <= word.len()).min().map(|(_, word)| word);

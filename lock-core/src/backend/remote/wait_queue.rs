@@ -1,9 +1,9 @@
 //! The queue of one key: the holders, the waiters, and the entries for which a new claim must wait.
 //!
 //! The entries of a queue are ordered by their creation. Whether an entry holds the key depends only on the entries
-//! before it. No entry is ever added before another one. So an entry that holds the key keeps it until the entry is
-//! deleted. A waiter holds the key once the entries before it allow that, without a request to the store. The holders
-//! are always the first entries.
+//! before it. New entries are added only at the end. So an entry that holds the key keeps the key until the entry is
+//! deleted. A waiter begins to hold the key when the entries before it allow this, without a request to the store. The
+//! holders are always the first entries.
 
 use crate::backend::Mode;
 
@@ -84,11 +84,11 @@ impl<E: Entry> WaitQueue<E> {
         has_room && self.0.iter().all(|entry| entry.mode() == mode)
     }
 
-    /// Returns the mode of the holders if it conflicts with `mode`, so that an entry of `mode` can never be in the same
-    /// queue. A key is used either with one number of permits or without permits.
+    /// Returns the mode of the holders if it conflicts with `mode`: the key can never be used in both modes. A key is
+    /// used either with one number of permits or without permits.
     ///
-    /// Only the holders count. A program that has no permits may wait behind them, and must not make other clients
-    /// fail.
+    /// Only the holders count. A program that uses no permits may wait behind them, and must not cause errors for other
+    /// clients.
     pub(crate) fn clash(&self, mode: Mode) -> Option<Mode> {
         let is_permit = |mode| matches!(mode, Mode::Permit { .. });
         let clashes = |held: &Mode| *held != mode && (is_permit(*held) || is_permit(mode));

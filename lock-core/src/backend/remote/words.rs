@@ -9,15 +9,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::sync::{Mutex, survives};
 
-/// The number of bytes of the peer that are kept. A line that refuses the connection is shorter.
+/// The number of bytes from the peer that are kept. A line with which a server refuses a connection is shorter.
 const KEPT: usize = 256;
 
 /// A stream to a server that may send a line of text and close the connection before it has read anything.
 ///
-/// A driver may lose such a line in two ways. It may read the line before it has sent a request, and does not treat it
-/// as an answer. Or its first write fails, because the peer has closed the connection, and it reads nothing more. So
-/// this stream reads nothing before the first write, and a write to a closed peer succeeds. The next read returns the
-/// line, and then the end of the stream.
+/// A driver may lose such a line in two ways. It may read the line before it has sent a request, and so not treat the
+/// line as an answer. Or its first write may fail, because the peer has closed the connection, and the driver then
+/// reads nothing more. So this stream reads nothing before the first write, and a write to a closed peer succeeds. The
+/// next read returns the line, and then the end of the stream.
 ///
 /// A driver that has sent several commands may report the end of the connection instead of the line. So the first bytes
 /// are also [kept](Self::heard).

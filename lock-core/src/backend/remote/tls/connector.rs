@@ -27,7 +27,7 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the files once. After a certificate was replaced, the application needs a new backend. Also checks the
+    /// Reads the files once. If a certificate is replaced, the application must create a new backend. Also checks the
     /// names of the `hosts` that are already known.
     pub(crate) fn new<'a>(
         form: &UrlForm,
@@ -75,8 +75,8 @@ impl Tls {
         self.0.connect(name, stream).await.map_err(|error| {
             let text = format!("TLS failed ({error}); {}", self.advice(&error));
             let failure = Failure::new(LockErrorKind::Unavailable, text);
-            // An error of TLS itself proves that the peer speaks TLS. If the connection was only closed, the server or
-            // a proxy may not be up yet.
+            // An error of TLS itself proves that the peer speaks TLS. If the connection was merely closed, the server
+            // or a proxy may not be up yet.
             if cause(&error).is_some() { failure.settled() } else { failure }
         })
     }

@@ -40,10 +40,10 @@ impl Pem {
     }
 }
 
-/// Makes ring the crypto provider of the process, if it has none yet.
+/// Makes ring the crypto provider of the process, if the process has none yet.
 ///
 /// A client library that sets no provider uses the provider of the process. It panics if two providers are linked and
-/// none is set. A provider that the program has set stays.
+/// none is set. A provider that the program has already set is kept.
 pub(crate) fn ring_by_default() {
     let _ = ring::default_provider().install_default();
 }
@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    /// This test has the examples of RFC 4648.
+    /// Checks the examples of RFC 4648.
     #[test]
     fn base64_is_that_of_everybody() {
         for (bytes, text) in [

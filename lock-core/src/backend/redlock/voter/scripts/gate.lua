@@ -6,7 +6,7 @@
 -- ARGV     3             lease in ms, as in the script after the gate
 --          last but one  end of the quarantine, server time in us, from the last bootstrap over this connection
 --          last          seal of the marker, from the same bootstrap: it begins with the run id of the server
--- Returns  {-3, now}            a bootstrap is needed: there is no marker, or it belongs to another run, or it has a later
+-- Returns  {-3, now}            a bootstrap is needed: the marker is missing, belongs to another run, or has a later
 --                               time, because the clock was set back
 --          {-4, now, max ttl}   the lease is longer than the marker allows: max ttl in ms
 --          {-5, now, left}      quarantine, which lasts for left us more
