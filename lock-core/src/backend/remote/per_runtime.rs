@@ -39,7 +39,7 @@ pub(crate) struct PerRuntime<C: Connector> {
     /// The order of waiting callers. In a simulation, callers that wait for a connection resume in their order of
     /// arrival.
     turns: simulation::Turns,
-    /// Whether the log already has a warning that a runtime must use the connection of another one.
+    /// Whether the log already has a warning that a runtime must use the connection of another runtime.
     warned: AtomicBool,
 }
 
@@ -67,7 +67,7 @@ impl<C: Connector> PerRuntime<C> {
         &self.connector
     }
 
-    /// Returns the connection of this runtime, and waits for it if necessary. This has no deadline.
+    /// Returns the connection of this runtime, and waits for it if necessary. This function has no deadline.
     pub(crate) async fn get(&self) -> Result<Arc<C::Connection>, Failure<C::Reaction>> {
         match self.current() {
             Some(connection) => Ok(connection),
@@ -93,7 +93,7 @@ impl<C: Connector> PerRuntime<C> {
         let links = self.links.read();
         let (_, link) = links.as_ref()?.iter().find(|(of, _)| of.id() == id)?;
         let state = link.borrow();
-        // A supervisor that has panicked leaves a dead connection. Another supervisor is then started.
+        // If the supervisor has panicked, its connection is dead. The caller then starts another supervisor.
         if link.has_changed().is_err() { None } else { read(&state) }
     }
 
@@ -183,8 +183,8 @@ impl<C: Connector> PerRuntime<C> {
         running
     }
 
-    /// Returns the link of this runtime, and creates it if it is missing. Returns `None` after everything was closed.
-    /// Also removes the links of runtimes that have ended.
+    /// Returns the link of this runtime, and creates it if it is missing. Returns `None` after all connections were
+    /// closed. Also removes the links of runtimes that have ended.
     fn link(&self) -> Option<watch::Receiver<State<C>>> {
         let runtime = Handle::current();
         let mut links = self.links.write();
@@ -222,7 +222,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(1);
 
-    /// A server whose dials fail as a test has planned, and otherwise succeed.
+    /// A server whose dials fail as planned by a test. All other dials succeed.
     #[derive(Debug, Default)]
     struct Fake<const SHARES: bool = false> {
         /// The number of announced dials.

@@ -1,8 +1,8 @@
 //! Keeps local copies of the queues of the keys for which this process waits.
 //!
 //! All waiters of a process for one key share one copy. One task watches the queue in the store and keeps the copy up
-//! to date. This task processes each change once, and wakes only the waiters whose turn has come, as the copy shows. So
-//! a release costs one message, however many claims wait.
+//! to date. This task processes each change once, and wakes only the waiters whose turn has come according to the copy.
+//! So a release costs one message, however many claims wait.
 //!
 //! The copy shows the queue as it was at one revision of the store. New entries are added only at the end. So an entry
 //! that holds the key in an outdated copy still holds the key in the store, as long as its lease has not expired.

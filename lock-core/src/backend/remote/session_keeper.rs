@@ -118,7 +118,7 @@ impl<S: Session> SessionKeeper<S> {
         Some(session)
     }
 
-    /// Returns the session, and waits for it if necessary. This has no deadline.
+    /// Returns the session, and waits for it if necessary. This function has no deadline.
     pub(crate) async fn session(&self) -> Result<Arc<S>, Failure<S::Reaction>> {
         let mut state = self.state.subscribe();
         loop {

@@ -20,8 +20,8 @@ pub(crate) struct SingleFlight<T> {
     /// The longest wait for another caller's flight. A flight takes longer only if its runtime is no longer driven.
     patience: Duration,
     /// This is a `std` mutex, which is never locked across an await. An async mutex would be locked during a flight. If
-    /// the runtime of its caller is no longer driven, it would stay locked for ever and block all other callers in the
-    /// process.
+    /// the runtime of the caller is no longer driven, such a mutex would stay locked for ever and block all other
+    /// callers in the process.
     flights: Mutex<Flights<T>>,
     landed: Notify,
 }
@@ -63,11 +63,11 @@ impl<T: Clone> SingleFlight<T> {
     }
 
     /// Returns the result of a flight that began after this call. It may be the flight of another caller. Otherwise
-    /// this runs `flight`.
+    /// this function runs `flight`.
     pub(crate) async fn fresh(&self, flight: impl Future<Output = T>) -> T {
         let called = Clock::Suspend.now();
         let begun = loop {
-            // This is created before the state is read, so that the end of a flight in between is not missed.
+            // `landed` is created before the state is read, so that the end of a flight in between is not missed.
             let landed = self.landed.notified();
             let left = match self.part(called) {
                 Part::Done(result) => return result,

@@ -11,7 +11,7 @@ use crate::backoff::Pauses;
 use crate::clock::Clock;
 
 /// The default limit of a first connection. A server that was started a moment ago, or that has only a fraction of a
-/// core, answers within this time.
+/// CPU core, answers within this time.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pauses between two tries.

@@ -38,7 +38,7 @@ impl<E: Entry> WaitQueue<E> {
         &self.0
     }
 
-    /// Returns the entries for changes that keep their order.
+    /// Returns the entries, for changes that keep the order of the entries.
     #[cfg_attr(not(feature = "etcd"), allow(dead_code, reason = "only etcd reports single changes"))]
     pub(crate) fn entries_mut(&mut self) -> &mut Vec<E> {
         &mut self.0

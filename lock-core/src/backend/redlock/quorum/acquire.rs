@@ -140,7 +140,7 @@ impl<B: Backend> Inner<B> {
         let node = &self.nodes[number];
         // A call to a suspect node is counted while it runs, so that other attempts do not queue for the same node.
         let waiting = node.is_suspect().then(|| node.waits());
-        // Pinned in place, because moving the call would make this future larger.
+        // The call is pinned in place, because moving it would make this future larger.
         let mut call = std::pin::pin!(async { node.backend.acquire(claim, ask).await });
         let answer = match patience.with(call.as_mut()).await {
             Some(answer) => answer,
@@ -199,7 +199,8 @@ impl<B: Backend> Inner<B> {
     /// release. Returns whether the node answered.
     async fn clean(&self, slot: &Slot, claim: &Claim) -> bool {
         let node = &self.nodes[slot.node];
-        // Recorded before the release is sent. If no answer arrives, the node no longer has a vote for this owner.
+        // The release is recorded before it is sent. If no answer arrives, the node no longer has a vote for this
+        // owner.
         slot.tracked.releasing(slot.node);
         let limit = timing::patience(claim.ttl, self.node_timeout);
         match tokio::time::timeout(limit, node.backend.release(claim, None)).await {

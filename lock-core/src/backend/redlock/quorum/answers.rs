@@ -72,7 +72,7 @@ pub(super) fn largest_token(nodes: usize, grants: &[Grant]) -> Option<(FencingTo
 /// - The holder is the owner that most nodes name. If several owners are named equally often, the first of them counts.
 /// - The remaining time ends when enough leases have expired. These nodes and the nodes that granted the claim are then
 ///   a majority.
-/// - The holder belongs to this manager if a majority reports that, because a majority decides which owner has the key.
+/// - The holder belongs to this manager if a majority reports this, because a majority decides which owner has the key.
 pub(super) fn merge(nodes: usize, held: &[Held], granted: usize) -> Held {
     let mut remaining: Vec<Duration> = held.iter().filter_map(|held| held.remaining).collect();
     remaining.sort_unstable();

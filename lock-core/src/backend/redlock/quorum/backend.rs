@@ -1,4 +1,4 @@
-//! The quorum, and the `Backend` calls over its nodes.
+//! Defines the quorum, and implements `Backend` by calls to its nodes.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -146,9 +146,8 @@ impl<B> Inner<B> {
         sent.plus(timing::validity(lease, self.drift(lease), Duration::ZERO))
     }
 
-    /// Returns a function that returns whether a call skips a node, and so does not wait for its answer. A call skips
-    /// the suspect nodes if the other nodes are a majority. Nodes that `failed` in this call do not count towards this
-    /// majority.
+    /// Returns a function that is true for each node for which a call does not wait. These are the suspect nodes, if
+    /// the other nodes are a majority. Nodes that `failed` in this call do not count towards this majority.
     pub(super) fn skipped(&self, failed: impl Fn(usize) -> bool) -> impl Fn(usize) -> bool {
         let sound = |(number, node): &(usize, &Node<B>)| !node.is_suspect() && !failed(*number);
         // If the other nodes are not a majority, the suspect nodes decide. If a caller skipped these nodes, it would
@@ -307,7 +306,7 @@ mod tests {
         }
     }
 
-    /// The ledger forgets an owner that is gone, whatever the outcome of its attempts was.
+    /// The ledger forgets an owner that is no longer used, whatever the outcome of its attempts was.
     #[tokio::test(start_paused = true)]
     async fn nothing_is_remembered_of_owners_that_are_gone() {
         use crate::backend::memory::Memory;

@@ -48,7 +48,7 @@ pub(super) struct Deadline {
     pub(super) clock: Clock,
     pub(super) from: Moment,
     pub(super) limit: Duration,
-    /// Whether the deadline ends as soon as the caller has timed out.
+    /// Whether the call ends as soon as its caller has timed out.
     pub(super) with_caller: bool,
 }
 

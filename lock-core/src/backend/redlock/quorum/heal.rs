@@ -1,4 +1,4 @@
-//! Heals nodes that lost a grant or never had it.
+//! Heals nodes: restores a grant on nodes that lost it or never had it.
 
 use std::sync::Arc;
 

@@ -33,7 +33,7 @@ pub(super) struct OwnerLedger {
 #[derive(Debug)]
 struct Entries {
     map: HashMap<Owner, Arc<Entry>>,
-    /// The number of entries at which the next sweep removes the expired ones.
+    /// The number of entries at which the next sweep removes the expired entries.
     sweep_at: usize,
 }
 
@@ -114,7 +114,7 @@ impl OwnerLedger {
         entry.users.fetch_add(1, Ordering::AcqRel);
         let tracked = Tracked { ledger: Arc::clone(self), entry: Arc::clone(entry) };
         drop(entries);
-        // The count of `tracked` prevents a sweep from removing the entry before its new time is set.
+        // `tracked` counts as a user of the entry, so no sweep removes the entry before its new time is set.
         tracked.entry.memory().until = until;
         tracked
     }
@@ -163,7 +163,7 @@ pub(super) struct Tracked {
 }
 
 impl Tracked {
-    /// Waits until earlier requests of this owner to `node` have ended, and returns the slot. Cancel safe.
+    /// Waits until earlier requests of this owner to `node` have ended, and returns the slot. This is cancel safe.
     pub(super) async fn slot(&self, node: usize) -> Slot {
         loop {
             let mut freed = pin!(self.entry.freed.notified());
@@ -253,7 +253,7 @@ impl Tracked {
     /// Records the fencing token of hand-off `turn`.
     pub(super) fn set_fence(&self, turn: u64, token: FencingToken) {
         let mut memory = self.entry.memory();
-        // Checked under the lock, as in `kept`.
+        // This is checked under the lock, as in `kept`.
         if !self.is_returned() {
             memory.fence = Some(Fence { turn, token });
         }

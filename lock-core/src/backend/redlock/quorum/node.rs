@@ -80,7 +80,7 @@ impl<B> Node<B> {
         Waiting(&self.waiting)
     }
 
-    /// Starts healing the node. Returns `None` while another task heals it.
+    /// Returns a guard for the healing of the node, or `None` while another task heals it.
     pub(super) fn heals(&self) -> Option<Healing<'_>> {
         (!self.healing.swap(true, Ordering::AcqRel)).then_some(Healing(&self.healing))
     }

@@ -63,8 +63,7 @@ mod tests {
     use crate::error::LossReason;
     use crate::owner::OwnerSource;
 
-    /// Counts reports: a report of a quarantine counts 10, of an answer 100, of a dial 1,000, and any other report
-    /// counts 1.
+    /// Counts reports: a quarantine counts 10, an answer 100, a dial 1,000, and any other report 1.
     #[derive(Debug, Default)]
     struct Counter(AtomicU32);
 

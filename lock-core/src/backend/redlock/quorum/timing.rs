@@ -126,7 +126,8 @@ mod tests {
             ((ms(3_000), None), (waits(ms(50), ms(300)), ms(500), waits(ms(50), ms(300)), ms(300))),
             ((ms(10_000), None), (waits(ms(50), second), second, waits(ms(50), second), second)),
             ((ms(86_400_000), None), (waits(ms(50), second), second, waits(ms(50), second), second)),
-            // A given timeout also limits the wait for a majority. It shortens neither renewals nor detached calls.
+            // A configured timeout also limits the wait for a majority. It shortens neither renewals nor detached
+            // calls.
             ((ms(10_000), Some(ms(5))), (Waits::equal(ms(5)), second, waits(ms(5), second), second)),
             ((ms(10_000), Some(ms(200))), (Waits::equal(ms(200)), second, waits(ms(200), second), second)),
             ((ms(10_000), Some(ms(1_500))), {
@@ -174,7 +175,8 @@ mod tests {
     }
 
     proptest! {
-        /// Two waits, which an attempt with a fencing token needs, leave more than half of every allowed lease.
+        /// An attempt with a fencing token waits twice. After these two waits, at least half of every allowed lease is
+        /// left.
         #[test]
         fn a_grant_in_time_is_worth_having(
             ttl in 100_u64..100_000_000,

@@ -1,7 +1,7 @@
 //! Counts the votes of the nodes, and computes the verdict. All functions are pure.
 //!
-//! The safety of a quorum depends on one fact: two majorities have a node in common, and that node refuses one of the
-//! two claims. So the verdict `Won` always needs the grants of more than half of the nodes.
+//! The safety of a quorum depends on one fact: any two majorities have a node in common, and this node refuses one of
+//! two conflicting claims. So the verdict `Won` always needs the grants of more than half of the nodes.
 
 /// The vote of one node on an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub(super) enum Vote {
     Held,
     /// An error that a retry cannot fix. For example, the key is in use in another mode, or the password is wrong.
     Refused,
-    /// No answer in time, or an error that means neither yes nor no.
+    /// No answer in time, or a temporary error, which means neither yes nor no.
     Unavailable,
 }
 
@@ -256,7 +256,7 @@ mod tests {
             prop_assert!(!(half(Vote::Granted) && half(Vote::Held)) || nodes.is_multiple_of(2));
         }
 
-        /// A majority keeps or loses a grant, and never both.
+        /// A grant is never both kept and lost.
         #[test]
         fn a_grant_is_kept_by_a_majority(nodes in prop::sample::select(vec![1_usize, 3, 5, 7]), yes in 0_usize..8, no in 0_usize..8) {
             prop_assume!(yes + no <= nodes);

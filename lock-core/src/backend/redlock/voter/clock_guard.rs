@@ -132,7 +132,7 @@ mod tests {
             assert_eq!(guard.observe(reading(ahead, at, took)), None);
         }
         assert!(guard.observe(reading(70, 2_000, 1)).is_some());
-        // A step is reported once. After that, the new offset is the known one.
+        // A step is reported once. After that, the new offset is the known offset.
         assert_eq!(guard.observe(reading(70, 2_100, 1)), None);
     }
 

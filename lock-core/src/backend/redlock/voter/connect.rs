@@ -34,9 +34,9 @@ impl Voter {
     ///
     /// # Errors
     ///
-    /// As [`Redis::connect`]. [`InvalidRequest`](LockErrorKind::InvalidRequest): the other clients of this server use
-    /// another `max_ttl`. [`Unsupported`](LockErrorKind::Unsupported): a server before 7.0, or a server whose
-    /// `maxmemory-policy` is not `noeviction`.
+    /// The errors of [`Redis::connect`]. [`InvalidRequest`](LockErrorKind::InvalidRequest): the other clients of this
+    /// server use another `max_ttl`. [`Unsupported`](LockErrorKind::Unsupported): a server before 7.0, or a server
+    /// whose `maxmemory-policy` is not `noeviction`.
     ///
     /// # Panics
     ///
@@ -69,7 +69,7 @@ impl Voter {
     }
 
     /// Connects to all voters of a quorum, in the order of `urls`. A majority must answer within the `connect_timeout`.
-    /// A voter that is down is dialled until it answers; from then on it votes. This function also compares the clocks
+    /// A voter that is down is dialled until it answers. From then on, it votes. This function also compares the clocks
     /// of the servers. A server whose clock differs from the others does not vote for the time of the longest lease.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Voter {
             tracing::warn!(%error, "a voter is down; it votes when it is back");
         }
         let voters: Vec<Self> = dialled.into_iter().map(|(voter, _)| voter).collect();
-        // Called after the dials, because the servers are compared by the run ids in their answers.
+        // The servers are compared after the dials, because their answers contain the run ids.
         introduce(&voters)?;
         Ok(voters)
     }
@@ -240,8 +240,8 @@ fn different(configs: &[Config]) -> Result<()> {
         return Err(LockError::new(LockErrorKind::InvalidRequest, "a quorum needs a voter"));
     }
     for (number, config) in configs.iter().enumerate() {
-        // Finds only equal addresses. Two names of one server are found by its run id, in `introduce` or when the
-        // server registers.
+        // This check finds only equal addresses. Two names of one server are found by the run id of the server, in
+        // `introduce` or when the server is registered.
         if configs[..number].iter().any(|other| other.address == config.address) {
             return Err(twice().to_error(&config.address));
         }

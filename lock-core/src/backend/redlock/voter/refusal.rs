@@ -57,8 +57,8 @@ impl Refusal {
                     "redis at {address} is in quarantine until {until}, for {left:?} more: it restarted or lost its data, and \
                      does not vote before every lease that it may have forgotten is over"
                 );
-                // With `retry_after`, the quorum counts this as an answer. A server in quarantine is alive, and must
-                // not count as one that does not answer.
+                // With `retry_after`, the quorum counts this error as an answer. A server in quarantine is alive, and
+                // must not count as a server that does not answer.
                 LockError::new(LockErrorKind::Unavailable, detail)
                     .nothing_taken()
                     .with_retry_after(Some(*left))
@@ -68,7 +68,7 @@ impl Refusal {
                     "redis at {address}: clock jumped: its time cannot be trusted, and it does not vote for \
                      {left:?} more"
                 );
-                // The server is alive, so it must not count as one that does not answer.
+                // The server is alive, so it must not count as a server that does not answer.
                 let error = LockError::new(LockErrorKind::Unavailable, detail).with_retry_after(Some(*left));
                 // If the server has granted the claim, the error is not marked with `nothing_taken`, so the quorum
                 // releases the grant.

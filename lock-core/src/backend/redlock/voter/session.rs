@@ -49,7 +49,7 @@ impl VoterSession {
         Arc::clone(&self.registration.lock())
     }
 
-    /// Registers the server again, because it has forgotten the scripts or its marker.
+    /// Registers the server again, for example because it has forgotten the scripts or its marker.
     pub(super) async fn register_again(&self, live: &Connection<Self>) -> Result<(), Failure> {
         let answers = live.send_all(&transaction(self.voter.max_millis(), false)).await?;
         let registration = settle(&self.voter, &answers)?;
@@ -71,7 +71,8 @@ impl VoterSession {
         // Any difference counts, even a smaller number: `CONFIG RESETSTAT` starts a new count, and keys may have been
         // evicted since then.
         let Some(now) = now.filter(|now| *now != self.evicted.load(Ordering::Relaxed)) else { return };
-        // Stored only after the bootstrap: if the bootstrap fails, the next heartbeat must detect the difference again.
+        // The number is stored only after the bootstrap: if the bootstrap fails, the next heartbeat must detect the
+        // difference again.
         if self.register_again(live).await.is_ok() {
             self.evicted.store(now, Ordering::Relaxed);
         }
@@ -101,8 +102,8 @@ fn settle(voter: &VoterState, answers: &[Value]) -> Result<Registration, Failure
         return Ok(registration);
     }
     let (theirs, ours) = (boot.max_ttl, voter.max_ttl());
-    // The text advises to change the marker, not to delete it: a voter without a marker counts as one that has lost its
-    // data.
+    // The text advises to change the marker, not to delete it: a voter without a marker counts as a voter that has lost
+    // its data.
     let text = format!(
         "the clients of this voter agreed on max_ttl={theirs:?} and this one says {ours:?}: all must say the same. To \
          change it, stop all of them, wait {:?}, run `HSET {MARKER} max {}` on every voter, and start all of them with \

@@ -107,7 +107,7 @@ impl Voter {
                 }
                 (-5, [left, ..]) => {
                     let left = Duration::from_micros(number(left)?);
-                    // Reported now, so that listeners do not wait for the next heartbeat.
+                    // The quarantine is reported now, so that listeners do not wait for the next heartbeat.
                     voter.quarantined(Clock::Suspend.now(), left);
                     let until = Duration::from_micros(u64::try_from(reply.now).unwrap_or(0)) + left;
                     return Err(Refusal::Quarantined { left, until });
