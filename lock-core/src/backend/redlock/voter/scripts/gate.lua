@@ -11,7 +11,8 @@
 --          {-4, now, max ttl}   the lease is longer than the marker allows: max ttl in ms
 --          {-5, now, left}      quarantine, which lasts for another left us
 --          or the answer of the script after the gate. `now` is the server time in us.
--- Constants  VOTER_MARKER, RUN_ID_LEN, QUARANTINE_FACTOR (us for each ms of a lease), QUARANTINE_MARGIN (us): see scripts.rs
+-- Constants  VOTER_MARKER, RUN_ID_LEN, QUARANTINE_FACTOR (us for each ms of a lease), QUARANTINE_MARGIN (us): see
+--            scripts.rs
 --
 -- Atomic because the marker must belong to the same run and data as the key that the next script grants.
 -- Before Redis 7, a script that reads the time must declare that its effects are replicated instead of its text.
