@@ -26,7 +26,6 @@ pub(crate) struct RedlockUrl {
     pub(crate) node_timeout: Option<Duration>,
 }
 
-/// The options of the URL.
 #[derive(Default)]
 struct Query {
     options: VoterOptions,

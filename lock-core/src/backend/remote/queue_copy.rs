@@ -54,9 +54,7 @@ struct State<E> {
     seen: Option<Seen<E>>,
     /// The waiters, by the name of their entry, with the number of their calls: several calls may wait for one entry.
     waiting: HashMap<Vec<u8>, (usize, Arc<Notify>)>,
-    /// The number of users of the copy.
     users: usize,
-    /// Whether the watching task has ended.
     ended: bool,
 }
 

@@ -62,7 +62,6 @@ pub(crate) struct SessionKeeper<S: Session> {
     state: watch::Sender<State<S>>,
 }
 
-/// The state of a keeper.
 #[derive(Debug)]
 enum State<S: Session> {
     /// There is no session yet. Contains the failure of the last try, if it has failed.

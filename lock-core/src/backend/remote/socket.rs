@@ -11,7 +11,6 @@ use tokio::time::timeout;
 use super::Failure;
 use crate::error::LockErrorKind;
 
-/// Connects to a host.
 #[cfg(feature = "zookeeper")]
 pub(crate) async fn connect<R: Default>(host: &str, port: u16) -> Result<TcpStream, Failure<R>> {
     let stream = connect_to_any(host, port).await.map_err(|error| unreachable(&error))?;

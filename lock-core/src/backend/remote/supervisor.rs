@@ -42,7 +42,6 @@ pub(crate) trait Connector: Send + Sync + 'static {
     /// Returns the address, for the log.
     fn address(&self) -> impl fmt::Display;
 
-    /// Returns the connection of a session.
     fn connection(session: &Self::Session) -> &Arc<Self::Connection>;
 
     /// Returns whether requests may still be sent over a connection that has not ended.

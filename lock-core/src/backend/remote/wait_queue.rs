@@ -7,7 +7,6 @@
 
 use crate::backend::Mode;
 
-/// One entry of a queue.
 pub(crate) trait Entry {
     fn mode(&self) -> Mode;
 }

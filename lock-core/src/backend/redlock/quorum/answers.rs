@@ -47,7 +47,6 @@ impl Reply {
     }
 }
 
-/// Returns the grants among the answers.
 pub(super) fn grants(answers: &[Option<Reply>]) -> Vec<Grant> {
     let grant = |said: &Reply| match &said.answer {
         Ok(Attempt::Granted(grant)) => Some(*grant),

@@ -20,7 +20,6 @@ use crate::backend::{Backend, Claim, FencingToken, Renew, Renewal};
 use crate::error::{LockError, LossReason, Result};
 
 impl<B: Backend> Inner<B> {
-    /// Returns the fencing token of a grant.
     pub(super) async fn fence_of(self: &Arc<Self>, claim: &Claim) -> Result<FencingToken> {
         let start = self.now();
         let tracked = self.ledger.track(claim.owner, start, claim.ttl);

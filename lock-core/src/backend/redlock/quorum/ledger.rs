@@ -119,7 +119,6 @@ impl OwnerLedger {
         tracked
     }
 
-    /// Returns the number of owners that are remembered.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.lock().map.len()
@@ -294,8 +293,7 @@ impl Drop for Tracked {
             return;
         }
         let mut entries = self.ledger.lock();
-        // In the meantime, a new `Tracked` may use the entry. Or a new `Tracked` may already have been dropped and
-        // removed it.
+        // Meanwhile a new `Tracked` may use the entry, or a new `Tracked` may have been dropped and removed the entry.
         let is_in_map =
             entries.map.get(&self.entry.owner).is_some_and(|entry| Arc::ptr_eq(entry, &self.entry));
         if is_in_map && !self.entry.is_used() && self.entry.is_blank() {

@@ -48,7 +48,7 @@ impl<B> Node<B> {
     }
 
     pub(super) fn answered(&self) {
-        // The load avoids a write to shared memory in the usual case, in which no call has failed.
+        // If no call has failed, as usual, the load avoids a write to shared memory.
         if self.failures.load(Ordering::Relaxed) > 0
             && self.failures.swap(0, Ordering::Relaxed) >= SUSPECT_AFTER
         {

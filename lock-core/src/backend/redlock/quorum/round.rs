@@ -119,7 +119,6 @@ impl<T> Round<T> {
         .await
     }
 
-    /// Applies `look` to the answers so far.
     pub(super) fn look<V>(&self, look: impl FnOnce(&[Option<T>]) -> V) -> V {
         look(&self.lock().answers)
     }
@@ -180,7 +179,6 @@ mod tests {
 
     const SECOND: Waits = Waits::equal(Duration::from_secs(1));
 
-    /// Returns a fan-out without calls.
     fn nobody() -> Fanout<std::future::Pending<()>> {
         Fanout::with_capacity(0)
     }

@@ -124,7 +124,6 @@ pub(super) const fn renewal_verdict(nodes: usize, yes: usize, no: usize, pending
     }
 }
 
-/// The outcome of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GivenBack {
     Released,

@@ -11,7 +11,6 @@ use crate::backend::redis::error::Failure;
 /// The result of the last bootstrap over a connection. Every gated request needs this result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Registration {
-    /// The run id of the server.
     pub(super) run: [u8; RUN_ID_LEN],
     /// The contents of the marker in one text, which every request contains. So even a cached script detects that the
     /// marker is not the marker of this registration. This happens in another database of the server, behind a proxy

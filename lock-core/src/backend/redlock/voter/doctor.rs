@@ -8,7 +8,6 @@ use crate::error::Result;
 /// The facts about a voter in relation to the other voters.
 #[derive(Clone, Debug, Default)]
 struct Among {
-    /// The number of replicas of the server.
     replicas: usize,
     /// How far the clock certainly differs from the median of the voters, in us; `None` if fewer than three clocks are
     /// known.
@@ -18,7 +17,6 @@ struct Among {
 }
 
 impl Voter {
-    /// Returns the findings about this voter.
     pub(super) async fn findings(&self) -> Result<Vec<Finding>> {
         let mut facts = self.server.facts(Kind::Voter).await?;
         let (observed, peers) = (self.state().observed(), self.state().peers());

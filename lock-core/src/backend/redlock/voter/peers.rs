@@ -34,7 +34,6 @@ impl Observed {
         self.clock.lock()
     }
 
-    /// Returns the last reading of the server's clock.
     pub(super) fn reading(&self) -> Option<Reading> {
         self.clock().last()
     }

@@ -12,7 +12,6 @@ pub(crate) struct TlsFiles {
     pub(crate) authorities: Option<PathBuf>,
     /// The certificate that this client presents; `None` for no certificate.
     pub(crate) certificate: Option<PathBuf>,
-    /// The private key of the certificate.
     pub(crate) key: Option<PathBuf>,
 }
 

@@ -12,7 +12,6 @@ use crate::error::Result;
 /// The text is made from the parsed certificates and the key. So the client library receives text of the same form,
 /// whether the certificates come from files or from the system. Other content of the files is left out.
 pub(crate) struct Pem {
-    /// The certificates of the authorities.
     pub(crate) authorities: String,
     /// The certificate of this client, and its private key.
     pub(crate) identity: Option<(String, String)>,
