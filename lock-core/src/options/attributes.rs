@@ -1,9 +1,9 @@
-//! Collects the profiles that the attributes of a program name, so that no one has to list them.
+//! Collects the profiles that the attributes of a program name, so that the program does not have to list them.
 //!
-//! The code of an attribute is inside its function, which may never be called before a check at start-up. So each
+//! The profiles are checked at start-up, when the functions with the attributes have not been called yet. So each
 //! attribute that names a profile registers a constant with the library `inventory`, whose constructors run before
-//! `main`. There is no other way without a build step to find functions that were never called, in all crates. This
-//! needs no unsafe code here. A program enables it with the feature `config`.
+//! `main`. Without a build step, this is the only way to find uncalled functions in all crates. It needs no unsafe code
+//! here. The feature `config` enables it.
 
 use super::check::check_several;
 use super::named::{Named, find};
@@ -12,7 +12,7 @@ use super::take::check_take;
 use crate::backend::Capability;
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// A profile that an attribute names.
+/// The use of a profile by one attribute.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct NamedProfile {
@@ -22,17 +22,16 @@ pub struct NamedProfile {
     line: u32,
     /// Whether the function locks several keys.
     several: bool,
-    /// Whether the attribute has its own kind, which overrides the kind of the profile.
+    /// Whether the attribute sets a kind, which overrides the kind of the profile.
     has_kind: bool,
-    /// The number of permits that the attribute takes from the profile's semaphore. It is 1 if the attribute has none,
-    /// or only an expression.
+    /// The `take` of the attribute. If the attribute sets no `take`, or sets it to an expression, this field is 1.
     take: u32,
 }
 
 inventory::collect!(NamedProfile);
 
 impl NamedProfile {
-    /// Makes the entry that the generated code registers.
+    /// Creates the entry that the generated code registers.
     #[must_use]
     pub const fn new(
         profile: &'static str,
@@ -65,14 +64,14 @@ impl NamedProfile {
         }
     }
 
-    /// Returns the place that names the profile, for an error.
+    /// Returns the place of the attribute, for an error text.
     fn place(&self) -> String {
         let Self { function, file, line, .. } = self;
         format!(" (named by `{function}`, {file}:{line})")
     }
 }
 
-/// Returns all profiles that attributes of the program name, sorted by file and line.
+/// Returns the profile uses of all attributes of the program, sorted by file and line.
 pub(crate) fn named_by_attributes() -> Vec<&'static NamedProfile> {
     let mut all: Vec<_> = inventory::iter::<NamedProfile>.into_iter().collect();
     all.sort_by_key(|named| (named.file, named.line, named.function));
@@ -83,7 +82,7 @@ fn invalid(detail: String) -> LockError {
     LockError::new(LockErrorKind::InvalidRequest, detail)
 }
 
-/// Registers the profile that an attribute names. Without the feature `config` this macro expands to nothing.
+/// Registers the profile that an attribute names. Without the feature `config`, this macro expands to nothing.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __named_profile {

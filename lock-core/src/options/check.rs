@@ -15,14 +15,14 @@ use crate::strategy::{Contention, Decision, Strategy};
 /// The shortest time between two renewals.
 const SHORTEST_CYCLE: Duration = Duration::from_millis(10);
 
-/// The shortest `max_hold`. A shorter one would end the lock before its body begins.
+/// The shortest `max_hold`. With a shorter time, the lock would end before its body begins.
 const SHORTEST_HOLD: Duration = Duration::from_millis(1);
 
 type Checked<T = ()> = Result<T, Flaw>;
 
 impl Options {
-    /// Checks options after their defaults were filled in. If this fails, no request with these options could be
-    /// granted. Moves the strategy out of the options, and returns it with its pauses.
+    /// Checks options after the defaults were filled in, and refuses options with which no request could be granted.
+    /// Moves the strategy out of the options, and returns it with its pauses.
     pub(crate) fn resolve(&mut self, store: &Capability) -> Checked<Arc<dyn Strategy>> {
         let kind = self.kind();
         kind.check(store).map_err(|error| Flaw { option: "kind", error })?;
@@ -102,7 +102,7 @@ impl Options {
         Ok(())
     }
 
-    /// Refuses a set of defaults that no request could use. Options that the set does not contain come from `defaults`.
+    /// Refuses a set of defaults that no request could use. Unset options are filled in from `defaults`.
     pub(crate) fn check(&self, defaults: &Self, store: &Capability) -> Checked {
         if let Some(Err(error)) = self.ttl.map(|ttl| store.check_ttl(ttl)) {
             let detail = format!("{}; set another with `.ttl(..)`", error.detail());
@@ -118,7 +118,7 @@ impl Options {
         self.check_own_max_waiters(&*strategy)
     }
 
-    /// Refuses a linger with a kind that cannot linger.
+    /// Refuses a linger if the kind is set to one that cannot linger.
     fn check_own_linger(&self, linger: Duration) -> Checked {
         let kind = self.kind.filter(|_| !linger.is_zero());
         match kind.and_then(|kind| Some((kind, linger::cannot_linger(kind, false)?))) {
@@ -146,8 +146,8 @@ impl Options {
     }
 }
 
-/// Refuses kinds that a lock of several keys cannot have, because each key has one holder. `Write` is accepted too,
-/// because it means one holder without readers.
+/// Refuses the kinds that a lock of several keys cannot have. Each of its keys has one holder, so only `Reentrant` and
+/// `Write` are accepted.
 pub(crate) fn check_several(kind: Kind) -> crate::error::Result<()> {
     if matches!(kind, Kind::Reentrant | Kind::Write) {
         return Ok(());

@@ -1,11 +1,11 @@
-//! Defines [`Flaw`]: why options cannot be used.
+//! Defines [`Flaw`], the reason why options cannot be used.
 
 use crate::error::{LockError, LockErrorKind};
 
 /// The reason why options cannot be used.
 #[derive(Debug)]
 pub(crate) struct Flaw {
-    /// The word of the option that causes the error. With this word, a configuration finds the place of the mistake.
+    /// The word of the option that causes the error. A configuration uses the word to find the place of the mistake.
     pub(crate) option: &'static str,
     pub(crate) error: LockError,
 }

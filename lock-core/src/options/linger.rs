@@ -6,16 +6,17 @@ use crate::backend::Capability;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::kind::Kind;
 
-/// The longest linger. If the notification of a waiter is lost, the waiter waits until the linger ends.
+/// The longest linger. It limits how long a waiter waits if the notification of the holder is lost.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Returns the longest linger for a lease of `ttl`. A lease is renewed after a third of it, so about two thirds remain
-/// at the release. That is enough for the linger, and for a holder that takes the grant at its end.
+/// Returns the longest linger for a lease of `ttl`. A lease is renewed after a third of its length, so at least about
+/// two thirds remain at the release. One third is for the linger, and the rest is for a request that reuses the grant
+/// at the end of the linger.
 fn longest(ttl: Duration) -> Duration {
     LONGEST.min(ttl / 3)
 }
 
-/// Returns why a grant cannot linger: because of its kind, or because it has several keys. Returns `None` if it can.
+/// Returns the reason if a grant of this kind, or of several keys, cannot linger.
 pub(super) fn cannot_linger(kind: Kind, several: bool) -> Option<&'static str> {
     match kind {
         _ if several => {
@@ -32,7 +33,7 @@ pub(super) fn cannot_linger(kind: Kind, several: bool) -> Option<&'static str> {
     }
 }
 
-/// Returns the error for a request that cannot linger. `why` is the result of [`cannot_linger`].
+/// Returns the error text for a request that cannot linger. `why` is the result of [`cannot_linger`].
 pub(super) fn refusal(linger: Duration, kind: Kind, several: bool, why: &str) -> String {
     let what = if several { "a lock of several keys".to_owned() } else { format!("a lock of kind {kind}") };
     format!("linger is {linger:?}, and {what} cannot: {why}")
@@ -69,9 +70,9 @@ pub(crate) struct Lingers {
 }
 
 impl Lingers {
-    /// Returns how long the grant lingers. `own` is the option of the request; it is refused if it cannot be fulfilled.
-    /// `default` is meant for many requests, so it applies only to requests that can linger, and only as long as their
-    /// lease allows.
+    /// Returns how long the grant lingers. `own` is the option of the request. If the grant cannot linger for that
+    /// long, the request is refused. `default` is shared by many requests. So requests that cannot linger ignore it,
+    /// and the lease of the others limits it.
     pub(crate) fn decide(
         self,
         own: Option<Duration>,

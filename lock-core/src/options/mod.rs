@@ -1,4 +1,4 @@
-//! Defines the options of requests, the defaults of a manager, and its profiles.
+//! Defines the options of requests, and the defaults and the profiles of a manager.
 
 #[cfg_attr(not(feature = "config"), path = "no_attributes.rs")]
 #[cfg_attr(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::profile::Profile;
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// Profiles by their names.
+/// The profiles, keyed by name.
 pub(crate) type Named = BTreeMap<String, Profile>;
 
 /// Returns the profile `name`, or an error that suggests another name.

@@ -9,7 +9,8 @@ use super::release::Release;
 use crate::kind::Kind;
 use crate::strategy::{self, Backoff, Strategy};
 
-/// Passes all options to the macro `with`. A configuration reads an option `by_type`, or with code of its own.
+/// Passes all options to the macro `with`. A configuration reads the options in `by_type` generically, and each option
+/// in `by_code` with its own function.
 macro_rules! all_options {
     ($with:ident) => {
         $with! {
@@ -32,7 +33,7 @@ macro_rules! all_options {
             }
             by_code {
                 kind: Kind,
-                /// The number of permits that a request takes from a semaphore.
+                /// The number of semaphore permits that a request acquires.
                 take: u32,
                 backoff: Backoff,
             }
@@ -42,8 +43,8 @@ macro_rules! all_options {
 
 macro_rules! declare {
     ($($how:ident { $($(#[$doc:meta])* $option:ident: $type:ty,)* })*) => {
-        /// A set of options, each of which may be unset. The first set value counts: the request's, the profile's, the
-        /// manager's, or the default of this crate.
+        /// A set of options, each of which may be unset. The request overrides the profile, the profile overrides the
+        /// manager, and the manager overrides the defaults of this crate.
         #[derive(Clone, Debug, Default)]
         pub(crate) struct Options {
             $($($(#[$doc])* pub(crate) $option: Option<$type>,)*)*
@@ -70,7 +71,7 @@ all_options!(declare);
 #[cfg(feature = "config")]
 pub(super) use all_options;
 
-/// The options that the attribute or a layer sets for all its requests. Those of the profile take precedence over them.
+/// The options that the attribute or a layer sets for all its requests. The options of a profile override them.
 #[derive(Clone, Default)]
 pub(crate) struct Usual {
     pub(crate) label: Option<&'static str>,
@@ -78,22 +79,23 @@ pub(crate) struct Usual {
 }
 
 impl Options {
-    /// The default lease. After a crash of its holder, the key stays locked for at most this long.
+    /// The default ttl of a lease. After its holder crashes, the key stays locked for at most this long.
     const TTL: Duration = Duration::from_secs(10);
 
-    /// Returns the defaults of this crate. Most options stay unset: the methods that read them, such as `renew`, return
-    /// the default of an unset option.
+    /// Returns the defaults of this crate. Most options stay unset, because getters such as `renew` return the default
+    /// of an unset option.
     pub(crate) fn of_this_crate() -> Self {
         Self { ttl: Some(Self::TTL), strategy: Some(Arc::new(strategy::retry())), ..Self::default() }
     }
 
-    /// Fills in unset options from `defaults`. This function defines the precedence.
+    /// Fills in unset options from `defaults`.
     ///
-    /// If an option refines another one, both must come from the same source. If this value sets a strategy, the limit
-    /// and the pauses of `defaults` do not apply. If it switches renewal off, the `renew_every` of `defaults` does not
-    /// apply. If it names a kind, the `take` of `defaults` does not apply.
+    /// If an option refines another option, both must come from the same source. If `self` sets a strategy, the limit
+    /// and the pauses of `defaults` do not apply. If `self` disables renewal, the `renew_every` of `defaults` does not
+    /// apply. If `self` sets a kind, the `take` of `defaults` does not apply.
     ///
-    /// The options are changed in place, because every request does this, and moving the options would double the cost.
+    /// The options are changed in place. Every request calls this function, and moving the options would double its
+    /// cost.
     pub(crate) fn fill(&mut self, defaults: &Self) {
         let of_strategy = self.strategy.is_some().then_some((self.wait, self.backoff));
         let of_kind = self.kind.is_some().then_some(self.take);
@@ -115,8 +117,8 @@ impl Options {
         self.strategy.is_some() || self.wait.is_some() || self.backoff.is_some()
     }
 
-    /// Fills in the options that a request does not set. They come first from its profile, then from the usual options
-    /// of its layer or attribute, and then from the manager.
+    /// Fills in the options that a request does not set: first from its profile, then from the usual options of its
+    /// layer or attribute, and then from the manager.
     pub(crate) fn complete(&mut self, profile: Option<&Self>, usual: Usual, manager: &Self) {
         let has_strategy = self.strategy.is_some() || profile.is_some_and(Self::has_strategy);
         if let Some(profile) = profile {
@@ -137,7 +139,7 @@ impl Options {
         self
     }
 
-    /// Unsets the option of this name. Returns whether the option was set.
+    /// Unsets the option with this name, and returns whether it was set.
     pub(crate) fn unset(&mut self, option: &str) -> bool {
         if option == "kind" {
             // `take` belongs to the kind, so it is unset too.
@@ -150,7 +152,7 @@ impl Options {
         self.kind.unwrap_or_default()
     }
 
-    /// Returns the number of permits that a request takes.
+    /// Returns the number of permits that a request acquires.
     pub(crate) fn take(&self) -> u32 {
         self.take.unwrap_or(1)
     }
@@ -204,7 +206,7 @@ mod tests {
     fn the_request_counts_then_its_profile_then_the_manager() {
         let manager = options(Some(3), Some("retry"), Some(30), Some(true)).or(&Options::of_this_crate());
         let profile = options(Some(2), None, Some(20), Some(false));
-        // Each row: the options of the request, and the resulting ttl, strategy, limit and renewal.
+        // Each row contains the options of the request, and the resulting ttl, strategy, limit and renewal.
         let table = [
             (options(None, None, None, None), (2, "retry", Some(20), false)),
             (options(Some(1), None, None, Some(true)), (1, "retry", Some(20), true)),
@@ -226,7 +228,7 @@ mod tests {
         assert_eq!(all.wait, None, "the limit of the manager belongs to the strategy of the manager");
     }
 
-    /// Returns options that are all set, to the first or the second of two values.
+    /// Returns a set in which every option is set. `first` selects one of two values for each option.
     fn full(first: bool) -> Options {
         let time = Duration::from_secs(if first { 1 } else { 2 });
         Options {

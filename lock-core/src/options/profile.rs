@@ -14,13 +14,13 @@ use crate::guard::LockGuard;
 use crate::kind::Kind;
 use crate::strategy::{Backoff, Strategy};
 
-/// The options of a request or of an HTTP layer. With a name, they are a profile of the manager.
+/// The options of a request or of an HTTP layer. A manager can store such a set of options under a name, as a profile.
 ///
-/// For each option, the first source that sets it counts: the request, its profile, the manager, and then this library.
-/// If an option refines another one, both must come from the same source. So the wait and the pauses belong to their
-/// strategy, `renew_every` to the renewal, and the permits to their kind.
+/// An option can come from the request, its profile, the manager or this library. The first of them that sets the
+/// option determines its value. If an option refines another option, both must come from the same source: the wait and
+/// the pauses refine the strategy, `renew_every` refines `renew`, and the permits refine the kind.
 ///
-/// A new setter has its docs and its field here. Requests and layers get the setter from
+/// Each setter is documented here. Requests and layers get the same setters from
 /// [`option_setters`](crate::option_setters). With the feature `config`, profiles are also read from a file and from
 /// the environment; see [`ManagerBuilder::config`](crate::ManagerBuilder#method.config).
 ///
@@ -37,11 +37,11 @@ pub struct Profile {
     pub(crate) options: Options,
 }
 
-/// Writes the setters that requests and layers share, for a layer of your own. Each setter sets the option of the same
-/// name in a [`Profile`], and the layer passes that profile to its requests with
+/// Generates the setters that requests and layers share, for use in your own layer. Each setter sets the option of the
+/// same name in a [`Profile`], and the layer passes that profile to its requests with
 /// [`LockRequest::options`](crate::LockRequest::options). Call the macro inside an `impl` block, with `self` and with
-/// the profile as a `&mut Profile`. `all` also writes the setters that a layer may want to handle itself: `strategy`,
-/// `wait`, `max_waiters` and `label`.
+/// the profile as a `&mut Profile`. With `all`, the macro also generates the setters that some layers implement
+/// themselves: `strategy`, `wait`, `max_waiters` and `label`.
 ///
 /// # Examples
 /// ```
@@ -77,8 +77,7 @@ macro_rules! option_setters {
             /// Sets how many requests may wait for the key: see
             /// [`Profile::max_waiters`](lock_core::Profile::max_waiters).
             max_waiters(max: usize);
-            /// Sets a text for people that says what the lock is for: see
-            /// [`Profile::label`](lock_core::Profile::label).
+            /// Sets a text that describes the purpose of the lock: see [`Profile::label`](lock_core::Profile::label).
             label(label: impl ::core::convert::Into<::std::borrow::Cow<'static, str>>);
         }
     };
@@ -108,7 +107,8 @@ macro_rules! option_setters {
             /// Sets how long this process keeps the lock after its release: see
             /// [`Profile::linger`](lock_core::Profile::linger).
             linger(linger: ::core::time::Duration);
-            /// Sets how many permits of a semaphore the lock takes: see [`Profile::take`](lock_core::Profile::take).
+            /// Sets how many permits of a semaphore the request acquires: see
+            /// [`Profile::take`](lock_core::Profile::take).
             take(permits: u32);
             /// Sets whether the caller waits for the release after the body has ended: see
             /// [`Profile::release`](lock_core::Profile::release).
@@ -128,32 +128,33 @@ macro_rules! option_setters {
 }
 
 impl Profile {
-    /// Makes a profile that sets no option.
+    /// Creates a profile that sets no option.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the lease: how long a crashed holder still keeps others out. While the lock is held, the lease is renewed
-    /// each time a third of it is over. Default: the manager's, which is 10 s.
+    /// Sets the length of the lease. If a holder crashes, the key stays locked until the lease ends. While the lock is
+    /// held, the lease is renewed after each third of its length. Default: the manager's ttl, which is 10 s if not set.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = Some(ttl);
         self
     }
 
-    /// Sets what to do when the key is held. Default: the manager's, which is [`retry`](crate::strategy::retry()).
+    /// Sets what to do when the key is held. Default: the manager's strategy, which is
+    /// [`retry`](crate::strategy::retry()) if not set.
     pub fn strategy(mut self, strategy: impl Strategy) -> Self {
         self.options.strategy = Some(Arc::new(strategy));
         self
     }
 
-    /// Sets how long a bounded strategy waits for other holders. This replaces the strategy's own limit. A strategy
-    /// that does not wait, or waits forever, refuses a limit.
+    /// Sets how long a bounded strategy waits for other holders. This limit replaces the strategy's own limit. A
+    /// strategy that does not wait, or that waits forever, refuses a limit.
     ///
-    /// The limit does not interrupt a call to the store, because a slow call may still find the key free. So while the
-    /// store does not answer, [`Unavailable`](LockErrorKind::Unavailable) is returned up to one call after the limit.
-    /// On Redis, a call lasts at most the `timeout` of the URL, 500 ms by default. To limit the whole time, put
-    /// `tokio::time::timeout` around [`acquire`](crate::LockRequest::acquire); dropping its future leaves no lock
-    /// behind.
+    /// The limit does not interrupt a call to the store, because a slow call may still acquire the lock. If the store
+    /// does not answer, [`Unavailable`](LockErrorKind::Unavailable) is returned when the current call ends, which may
+    /// be after the limit. On Redis, a call lasts at most the `timeout` of the URL, 500 ms by default. To limit the
+    /// whole time, put `tokio::time::timeout` around [`acquire`](crate::LockRequest::acquire). If its future is
+    /// dropped, no lock stays acquired.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self
@@ -167,9 +168,10 @@ impl Profile {
     }
 
     /// Sets whether the caller of [`run`](crate::LockRequest::run) and [`run_with`](crate::LockRequest::run_with) waits
-    /// for the release after the body has ended. [`Release`] describes the benefits and costs of `Background`. A guard
-    /// from [`acquire`](crate::LockRequest::acquire) is released by [`LockGuard::release`], which always waits, or in
-    /// the background when it is dropped. Default: the profile's, or otherwise [`Release::Await`].
+    /// for the release after the body has ended. [`Release`] describes the benefits and costs of `Background`. This
+    /// option does not affect a guard from [`acquire`](crate::LockRequest::acquire): [`LockGuard::release`] always
+    /// waits, and a dropped guard is released in the background. Default: the profile's value, or otherwise
+    /// [`Release::Await`].
     ///
     /// # Examples
     /// ```
@@ -193,34 +195,35 @@ impl Profile {
     /// Sets how long this process keeps the lock after its release. During that time, the next request of this process
     /// for the key gets the lock at once, without a command to the store, and with its own fencing token. The maximum
     /// is a second or a third of the ttl, whichever is shorter. With zero, the lock does not linger. Default: the
-    /// profile's, or otherwise the manager's, or otherwise zero.
+    /// profile's value, or otherwise the manager's value, or otherwise zero.
     ///
     /// The costs:
-    /// - **During that time, an attempt in another process is refused.** This concerns a request that fails at once or
-    ///   skips, and the first attempt of a request that waits. If this process requests the key again and again within
-    ///   that time, such a request may be refused each time.
+    /// - **During that time, an attempt in another process is refused.** This affects requests that fail at once or
+    ///   skip, and the first attempt of a request that waits. If this process requests the key again and again within
+    ///   that time, the other process may be refused each time.
     /// - A request that **waits** in another process is served at once, because the store notifies this process, which
-    ///   then releases the key. If that notification is lost, the waiter waits until the linger ends. If this process
-    ///   continues to use the key, that takes about a second.
+    ///   then releases the key. If that notification is lost, the waiter waits until the linger ends, or for about a
+    ///   second if this process keeps using the key.
     /// - A task of the runtime that released the lock returns it to the store. If that runtime is not driven, the key
     ///   stays locked until its lease is over.
     /// - For the store, and for [`inspect`](crate::LockManager::inspect), this process still holds the key. No guard
-    ///   holds it, so it counts as held neither in the metrics nor for a shutdown. A shutdown returns it to the store.
-    /// - If the process dies during that time, the key becomes free when its lease is over, as if the process died
-    ///   while it held the lock. A lingering lock is not renewed.
+    ///   holds the key, so the metrics do not count the key as held, and a shutdown does not wait for it. A shutdown
+    ///   returns the key to the store.
+    /// - If the process dies during that time, the key becomes free when its lease ends, as with a lock that is held. A
+    ///   lingering lock is not renewed.
     ///
-    /// If another task of this process already waits, it gets the lock at once. For a task that needs the key in
-    /// another way (fair, together with other keys, with a shorter ttl), the key is first returned to the store.
-    /// [`release`](LockGuard::release) returns at once. `max_hold` and `min_hold` count from each acquisition. Until
-    /// the end of its `min_hold`, a released lock stays locked in the store and does not linger. Without
-    /// [renewal](Self::renew), each acquisition costs one renewal.
+    /// If another task of this process already waits, it gets the lock at once. If the next request needs a fair lock,
+    /// several keys or a shorter ttl, the key is first returned to the store. A [`release`](LockGuard::release) of a
+    /// lock that lingers returns at once. `max_hold` and `min_hold` count from each acquisition. Until the end of its
+    /// `min_hold`, a released lock stays locked in the store and does not linger. Without [renewal](Self::renew), each
+    /// acquisition costs one renewal.
     ///
     /// A lock can linger only if it was requested by [`lock`](crate::LockManager::lock), on a store that notifies a
     /// holder of waiters ([`Waiting::tells_holder`](crate::backend::Waiting::tells_holder)). A `redlock://` store of
-    /// several servers does not. Any other request with this option is refused.
+    /// several servers does not notify holders. Any other request with this option is refused.
     ///
     /// In a profile or in the manager, this option applies only to requests that can linger, for at most a third of
-    /// their ttl. Other requests ignore it.
+    /// their ttl. Other requests ignore the option.
     ///
     /// # Examples
     /// ```
@@ -241,28 +244,28 @@ impl Profile {
         self
     }
 
-    /// Sets the kind of lock for requests that name none: [`LockManager::request`](crate::LockManager::request) with
-    /// `None`, the attribute without `kind`, and the HTTP layer without `.kind(..)`. A request that names its kind
-    /// keeps that kind, and so do [`lock`](crate::LockManager::lock) and its siblings. A request for several keys
-    /// accepts only [`Kind::Reentrant`] and [`Kind::Write`], because each of its keys has one holder. Default:
-    /// [`Kind::Reentrant`].
+    /// Sets the kind of lock for requests that do not name a kind:
+    /// [`LockManager::request`](crate::LockManager::request) with `None`, the attribute without `kind`, and the HTTP
+    /// layer without `.kind(..)`. A request that names its kind keeps that kind, and so do
+    /// [`lock`](crate::LockManager::lock) and its siblings. For a request for several keys, the kind must be
+    /// [`Kind::Reentrant`] or [`Kind::Write`], because each of its keys has one holder. Default: [`Kind::Reentrant`].
     pub fn kind(mut self, kind: Kind) -> Self {
         self.options.kind = Some(kind);
         self
     }
 
-    /// Sets how many permits of a [`semaphore`](crate::LockManager::semaphore) the lock takes: all of them at once, or
-    /// none. So two requests for several permits never wait for each other while each has a part. Requests are served
-    /// in order of arrival. A request for many permits waits until enough are free, and the requests after it wait too,
-    /// even if one permit would be enough for them. The lock releases all its permits together.
+    /// Sets how many permits of a [`semaphore`](crate::LockManager::semaphore) the request acquires. All permits are
+    /// acquired at once, so two requests cannot deadlock while each holds some of them. Requests are served in order of
+    /// arrival. While a request for many permits waits, later requests wait too, even if enough permits are free for
+    /// them. The lock releases all its permits together.
     ///
     /// The minimum is 1. The maximum is the number of permits of the semaphore, and at most 100. The memory store and
-    /// Redis (one server, Sentinel, Cluster) support more than 1. Another store refuses it with
+    /// Redis (one server, Sentinel, Cluster) support more than 1. Every other store refuses more than 1 with
     /// [`Unsupported`](LockErrorKind::Unsupported), before any I/O. Default: the profile's value if the
-    /// [kind](crate::Profile::kind) comes from the profile too, otherwise 1.
+    /// [kind](crate::Profile::kind) also comes from the profile, otherwise 1.
     ///
-    /// The value of a profile belongs to the profile's [`kind`](Self::kind), which must be a semaphore. A request that
-    /// names its kind must also name its `take`.
+    /// In a profile, this option needs a [`kind`](Self::kind) that is a semaphore. A request that names its own kind
+    /// ignores the `take` of the profile and must set its own.
     ///
     /// # Examples
     /// ```
@@ -287,18 +290,18 @@ impl Profile {
     }
 
     /// Sets how many requests may wait for the key. A further request fails with
-    /// [`Overloaded`](LockErrorKind::Overloaded). For [`lock`](crate::LockManager::lock), the waiters of this process
-    /// count. For every other kind, the waiters in the store's queue count, of all processes. A dead waiter counts
-    /// until its waiter lease of min(ttl, 2 s) is over, and then until the next heartbeat of a living waiter, which
-    /// comes at most a third of that time later. Default: any number.
+    /// [`Overloaded`](LockErrorKind::Overloaded). For [`lock`](crate::LockManager::lock), only the waiters of this
+    /// process count. For every other kind, the waiters of all processes in the store's queue count. A dead waiter
+    /// counts until its waiter lease of min(ttl, 2 s) has ended and a living waiter has sent its next heartbeat. That
+    /// takes at most a third of the waiter lease longer. Default: no limit.
     pub fn max_waiters(mut self, max: usize) -> Self {
         self.options.max_waiters = Some(max);
         self
     }
 
-    /// Sets whether the fencing token must come with the grant. Default: no. In that case, the first
-    /// [`fencing_token`](LockGuard::fencing_token) sends one request, except if the store returns the token with each
-    /// grant.
+    /// Sets whether the fencing token must come with the grant. Default: no. In that case, the first call of
+    /// [`fencing_token`](LockGuard::fencing_token) sends one request to the store. If the store returns the token with
+    /// each grant, no request is needed.
     pub fn fencing(mut self, fencing: bool) -> Self {
         self.options.fencing = Some(fencing);
         self
@@ -311,13 +314,13 @@ impl Profile {
         self
     }
 
-    /// Sets how often the lease is renewed, if a third of the lease is too long an interval. A renewal also detects
-    /// that the key was deleted, so this is the longest time for which a holder may not notice the deletion. The
-    /// minimum is 10 ms. Default: a third of the ttl.
+    /// Sets how often the lease is renewed. Use this option if the default interval is too long. A renewal also detects
+    /// that the key was deleted, so the holder notices a deletion after at most this interval. The minimum is 10 ms.
+    /// Default: a third of the ttl.
     ///
-    /// Every other loss of a lock is noticed at once: [`force_release`](crate::LockManager::force_release), and the end
-    /// of the lease. Renewals of many locks are sent together, so one renewal per second costs only a fraction of a
-    /// command.
+    /// The holder notices every other loss of a lock at once, such as a
+    /// [`force_release`](crate::LockManager::force_release) or the end of the lease. Renewals of many locks are sent
+    /// together, so one renewal per second costs only a fraction of a command.
     ///
     /// # Examples
     /// ```
@@ -332,16 +335,17 @@ impl Profile {
     }
 
     /// Sets the maximum time for which the lock is held, including renewals. After this time the lock is lost. This
-    /// protects against bodies that hang, and guards that are forgotten. The minimum is 1 ms. Default: none.
+    /// protects against bodies that hang and guards that are never dropped. The minimum is 1 ms. Default: no maximum.
     pub fn max_hold(mut self, max: Duration) -> Self {
         self.options.max_hold = Some(max);
         self
     }
 
-    /// Sets the minimum time for which the key stays locked, counted from the grant. So a job that ends early does not
-    /// run again on the next machine. The release does not wait for that time. If the holder dies, the key becomes free
-    /// when the lease is over, as without this option. The maximum depends on the store: 366 days on Redis, and the
-    /// `max_ttl` of a `redlock://`, whose servers do not vote for that long after they lost their data. Default: none.
+    /// Sets the minimum time for which the key stays locked, counted from the grant. For example, a scheduled job that
+    /// ends early then does not run again on another machine. The release does not wait for that time. If the holder
+    /// dies, the key becomes free when the lease ends, as without this option. The maximum on Redis is 366 days. On
+    /// `redlock://` it is the `max_ttl`, because a server that has lost its data does not vote for that long. Default:
+    /// no minimum.
     ///
     /// If a request is refused during that time, its error says that no client holds the key:
     /// [`LockError::is_kept`](crate::LockError::is_kept).
@@ -351,15 +355,15 @@ impl Profile {
     }
 
     /// Sets what [`run`](crate::LockRequest::run) and [`run_with`](crate::LockRequest::run_with) do when the lock is
-    /// lost. Default: the profile's, or otherwise [`OnLost::Cancel`].
+    /// lost. Default: the profile's value, or otherwise [`OnLost::Cancel`].
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
         self.options.on_lost = Some(on_lost);
         self
     }
 
-    /// Sets a text that says what the lock is for. The text must not be a secret. It is in the owner record, which
-    /// errors and operators show, and in spans and events, even with
-    /// [`redact_keys`](crate::ManagerBuilder::redact_keys). A label of more than 256 bytes is cut. Default: none.
+    /// Sets a text that describes the purpose of the lock. The text must not be a secret, because errors, spans, events
+    /// and the commands of operators show it, even with [`redact_keys`](crate::ManagerBuilder::redact_keys). The label
+    /// is part of the owner record in the store. A label of more than 256 bytes is truncated. Default: no label.
     ///
     /// The label of a profile is the same for all its locks. Only a label of the attribute or of the HTTP layer can
     /// have placeholders.

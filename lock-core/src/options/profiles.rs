@@ -28,9 +28,10 @@ pub(crate) struct Profiles {
     /// The sources of further profiles.
     #[cfg(feature = "config")]
     pub(crate) source: Source,
-    /// The profiles in use. They are replaced as a whole, so a request never sees a mixture of two states.
+    /// The profiles in use. A reload replaces all of them at once, so a request never sees a mixture of old and new
+    /// profiles.
     in_force: RwLock<Arc<Named>>,
-    /// The number of reloads that have begun. With it, an older state never replaces a newer one.
+    /// The number of reloads that have begun. It prevents an older reload from replacing the result of a newer one.
     #[cfg(feature = "config")]
     reloads: AtomicU64,
     /// The number of the last reload that was applied.
@@ -49,8 +50,9 @@ impl fmt::Debug for Profiles {
 }
 
 impl Profiles {
-    /// The default maximum of keys in a request. One script handles all keys, and the server serves no other client in
-    /// the meantime; 100 keys take about a millisecond. The next constant is the largest number that can be set.
+    /// The default maximum number of keys in a request. One script handles all keys, and the server serves no other
+    /// client while the script runs. A script for 100 keys runs for about a millisecond. `MOST_KEYS` is the highest
+    /// maximum that can be set.
     pub(crate) const DEFAULT_KEYS: usize = 100;
     pub(crate) const MOST_KEYS: usize = 1_000;
 
@@ -59,7 +61,8 @@ impl Profiles {
         Arc::clone(&self.in_force.read())
     }
 
-    /// Checks everything against the store, and applies the profiles. This is called once, before the first request.
+    /// Checks the defaults and the profiles against the store, and applies the profiles. This is called once, before
+    /// the first request.
     pub(crate) fn begin(&self, store: &Capability) -> Result<()> {
         if !(1..=Self::MOST_KEYS).contains(&self.max_keys) {
             let detail = format!("max_keys is {}: it is 1 to {}", self.max_keys, Self::MOST_KEYS);
@@ -71,8 +74,8 @@ impl Profiles {
         self.load(store)
     }
 
-    /// Reads the configuration, checks all profiles against the store, and applies them. If anything fails, nothing
-    /// changes.
+    /// Reads the configuration, checks all profiles against the store, and applies them. If a step fails, the profiles
+    /// in use stay unchanged.
     fn load(&self, store: &Capability) -> Result<()> {
         #[cfg(feature = "config")]
         let named = self.source.load(&self.coded, |named| self.flaws(named, store))?;
@@ -85,17 +88,19 @@ impl Profiles {
         Ok(())
     }
 
-    /// Applies `named`, and returns the previous profiles. These may have the last reference to a strategy of the
-    /// application, so they must be dropped outside of locks.
+    /// Applies `named`, and returns the previous profiles. Drop them outside of locks, because they may own the last
+    /// reference to a strategy of the application.
     fn replaced_by(&self, named: Named) -> Arc<Named> {
         let named = Arc::new(named);
         self.in_force.with(|in_force| std::mem::replace(in_force, named))
     }
 
-    /// Does the same as [`load`](Self::load) while requests are made.
+    /// Does the same as [`load`](Self::load) while requests run. Also fails if a profile no longer fits an attribute
+    /// that names it.
     #[cfg(feature = "config")]
     pub(crate) fn reload(&self, store: &Capability) -> Result<()> {
-        // No lock is held while the configuration is read, because its warnings run the log of the application.
+        // No lock is held while the configuration is read, because reading may log warnings, which runs code of the
+        // application.
         let number = self.reloads.fetch_add(1, Ordering::AcqRel) + 1;
         let named = self.source.load(&self.coded, |named| self.flaws(named, store))?;
         let before = self.in_force();
@@ -105,7 +110,7 @@ impl Profiles {
             .map_err(|error| told("nothing was reloaded: ", error.detail()))?;
         let mut named = Some(named);
         let before = self.reloaded.with(|last| {
-            // A reload that began later may have been applied already. That reload has read a newer state.
+            // A reload that began later may already have applied a newer state.
             let is_newest = *last < number;
             *last = number.max(*last);
             is_newest.then(|| named.take().map(|named| self.replaced_by(named)))
@@ -114,14 +119,14 @@ impl Profiles {
         Ok(())
     }
 
-    /// Returns the profiles that no request could use, with their flaws.
+    /// Returns the flaws of the profiles, each with the name of its profile.
     pub(super) fn flaws(&self, named: &Named, store: &Capability) -> Vec<(String, Flaw)> {
         let mut flaws = Vec::new();
         for (name, profile) in named {
             let mut options = profile.options.clone();
             while let Err(flaw) = options.check(&self.defaults, store) {
-                // The option with the flaw is unset, so that the next check finds another flaw. If the profile does not
-                // set that option, the flaw belongs to the defaults.
+                // Unset the option with the flaw, so that the next check finds the next flaw. If the profile does not
+                // set that option, the flaw comes from the defaults.
                 let more = options.unset(flaw.option);
                 flaws.push((name.clone(), flaw));
                 if !more {
@@ -132,7 +137,7 @@ impl Profiles {
         flaws
     }
 
-    /// Checks the profile in use of every attribute that names one.
+    /// Checks every attribute that names a profile against that profile.
     #[cfg(feature = "config")]
     pub(crate) fn check_attributes(&self, store: &Capability) -> Result<()> {
         let named = self.in_force();
@@ -141,7 +146,8 @@ impl Profiles {
         )
     }
 
-    /// Refuses `names` that have no profile, all in one error. The text in each pair is added to its message.
+    /// Returns one error that lists all `names` without a profile. The second text of a pair is added to the message
+    /// for its name.
     pub(crate) fn require<'a>(&self, names: impl IntoIterator<Item = (&'a str, String)>) -> Result<()> {
         let named = self.in_force();
         let missing: Vec<String> = names

@@ -1,4 +1,4 @@
-//! Defines the options of a request after all defaults were filled in.
+//! Defines the options of a request after the defaults were filled in.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) struct LeaseOptions {
     pub(crate) linger: Option<Duration>,
 }
 
-/// The options of a request, after they were filled in and checked.
+/// The options of a request, after the defaults were filled in and the options were checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolved {
     pub(crate) ttl: Duration,
@@ -41,13 +41,13 @@ pub(crate) struct Resolved {
     /// What happens to a body when the lock is lost.
     pub(crate) on_lost: OnLost,
     pub(crate) label: Option<Cow<'static, str>>,
-    /// The number of permits that the request takes from a semaphore.
+    /// The number of semaphore permits that the request acquires.
     pub(crate) take: u32,
 }
 
 impl Resolved {
-    /// Checks options that were filled in, and moves them into a new value. `own_linger` is the linger option of the
-    /// request itself. `several` is whether the request is for several keys.
+    /// Checks options that were filled in, and moves them into a new value. `own_linger` is the linger that the request
+    /// itself sets. `several` is whether the request is for several keys.
     pub(crate) fn take_from(
         options: &mut Options,
         own_linger: Option<Duration>,
@@ -58,7 +58,7 @@ impl Resolved {
         let mut kind = options.kind();
         if several {
             check_several(kind)?;
-            // A lock of several keys has one holder per key, whatever the kind of the profile is.
+            // Each key of a lock of several keys has one holder, whatever kind the profile sets.
             kind = Kind::Reentrant;
         }
         let lingers = Lingers { kind, several, ttl: options.ttl() };
@@ -84,7 +84,7 @@ impl Resolved {
         })
     }
 
-    /// Returns the options of a request for one holder that sets no option itself.
+    /// Returns the options of a request for an exclusive lock that sets no other option.
     pub(crate) fn of_defaults(defaults: &Options, store: &Capability) -> Result<Self> {
         let mut options = Options { kind: Some(Kind::Reentrant), ..Options::default() }.or(defaults);
         Self::take_from(&mut options, None, false, store)

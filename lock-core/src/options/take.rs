@@ -1,14 +1,14 @@
-//! Checks how many permits of a semaphore a request takes.
+//! Checks how many semaphore permits a request acquires.
 
 use super::flaw::Flaw;
 use crate::backend::Capability;
 use crate::kind::Kind;
 
-/// The maximum number of permits that one request may take. A store writes all of them in one step, in which it serves
-/// no other request.
+/// The maximum number of permits that one request may acquire. A store writes all of them in one step, and serves no
+/// other request during that step.
 const MOST_PERMITS: u32 = 100;
 
-/// Refuses a number of permits that could never be granted to a lock of `kind`.
+/// Refuses a number of permits that the store could never grant to a lock of `kind`.
 pub(crate) fn check_take(take: u32, kind: Kind, store: &Capability) -> Result<(), Flaw> {
     let invalid = |detail: String| Err(Flaw::invalid("take", detail));
     match kind {

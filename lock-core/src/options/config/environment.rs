@@ -7,11 +7,11 @@ use super::mistake::{Mistakes, Origin};
 use super::written::{BACKOFF_BASE, BACKOFF_MAX, Entry, Value, Written, words};
 use crate::words::suggest::{list, nearest};
 
-/// The prefix of the variables. After it come the name of a profile, an underscore and an option.
+/// The prefix of the variables. The prefix is followed by the name of a profile, an underscore and an option.
 const PREFIX: &str = "LOCK_PROFILE_";
 
 /// Reads the profiles of `variables`. `known` are the profiles that exist without variables. An empty variable counts
-/// as not set. A wrong variable becomes a mistake, and the others are still read.
+/// as not set. A wrong variable is reported as a mistake, and the other variables are still read.
 pub(super) fn read(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
     known: &BTreeSet<&str>,
@@ -40,7 +40,7 @@ pub(super) fn read(
     profiles
 }
 
-/// Returns the profile and the option that a variable names, from the rest of its name after the prefix.
+/// Returns the profile and the option that a variable names. `rest` is its name without the prefix.
 fn meaning(rest: &str, known: &BTreeSet<&str>) -> Result<(String, &'static str), String> {
     let of_known = |profile: &&str| {
         let word = rest.strip_prefix(&upper(profile))?.strip_prefix('_')?;
@@ -60,13 +60,13 @@ fn meaning(rest: &str, known: &BTreeSet<&str>) -> Result<(String, &'static str),
         let profile = rest.strip_suffix(&upper(word))?.strip_suffix('_')?;
         (!profile.is_empty()).then(|| (profile.to_ascii_lowercase(), word))
     };
-    // The longest option comes first, so that no part of an option is taken as a part of the profile's name.
+    // The longest option is tried first. Otherwise a part of the option could count as a part of the profile's name.
     let mut longest: Vec<_> = parts().collect();
     longest.sort_by_key(|word| std::cmp::Reverse(word.len()));
     longest.into_iter().find_map(of_new).ok_or_else(|| no_option(rest, known))
 }
 
-/// Returns the text of the mistake if the name of a variable does not end with an option.
+/// Returns the error text for a variable whose name does not end with an option.
 fn no_option(rest: &str, known: &BTreeSet<&str>) -> String {
     let words: Vec<String> = parts().map(upper).collect();
     let all = || words.iter().map(String::as_str);
@@ -74,7 +74,7 @@ fn no_option(rest: &str, known: &BTreeSet<&str>) -> String {
         let word = rest.strip_prefix(&upper(profile))?.strip_prefix('_')?;
         Some(rest.len() - word.len())
     });
-    // If no known profile matches, the option may begin after any underscore.
+    // If the name begins with no known profile, the option may begin after any underscore.
     let starts = || rest.match_indices('_').map(|(at, _)| at + 1);
     let near = match behind_known {
         Some(start) => nearest(&rest[start..], all()).map(|near| (start, near)),

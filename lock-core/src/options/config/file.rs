@@ -11,14 +11,14 @@ use super::mistake::{Mistakes, Origin};
 use super::written::{BACKOFF_BASE, BACKOFF_MAX, Entry, Value, Written, form, unknown, words};
 use crate::words::suggest::did_you_mean;
 
-/// The only table of a file.
+/// The only table that a file may contain.
 const PROFILE: &str = "profile";
 
-/// The content of a file, and the positions of its lines.
+/// A file, its text and the positions of its line breaks.
 struct File<'a> {
     name: Arc<str>,
     text: &'a str,
-    /// The positions of the line breaks. They are kept, because a file may have a mistake in every line.
+    /// The positions of the line breaks. They are computed once, because a file may have a mistake in every line.
     breaks: Vec<usize>,
 }
 
@@ -41,7 +41,7 @@ impl<'a> File<'a> {
     }
 }
 
-/// Reads the profiles of a file. A wrong line becomes a mistake, and the other lines are still read.
+/// Reads the profiles of a file. A wrong line is reported as a mistake, and the other lines are still read.
 pub(super) fn read(name: &str, text: &str, mistakes: &mut Mistakes) -> BTreeMap<String, Written> {
     let file = File::new(name, text);
     let (table, errors) = DeTable::parse_recoverable(text);
@@ -84,7 +84,7 @@ fn profile(
 ) -> Option<Written> {
     let begin = file.origin_of(name.span());
     let DeValue::Table(options) = value.get_ref() else {
-        // This table contains options directly if the name of the profile was forgotten.
+        // If the name of the profile is missing, this table contains the options directly.
         let name = name.get_ref();
         let text = format!("profile `{name}` takes options: write `[profile.{name}]`, and one option a line");
         mistakes.add(Some(&begin), text);

@@ -8,9 +8,9 @@ use crate::error::{LockError, LockErrorKind};
 /// The place of a text in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Origin {
-    /// In this file and line, counted from 1.
+    /// The name of a file, and a line, counted from 1.
     Line(Arc<str>, usize),
-    /// In the environment variable with this name.
+    /// The name of an environment variable.
     Variable(String),
 }
 
@@ -28,16 +28,16 @@ impl fmt::Display for Origin {
 pub(super) struct Mistakes(Vec<(Option<Origin>, String)>);
 
 impl Mistakes {
-    /// Adds a mistake. Each line has at most one, because a second mistake may be a consequence of the first.
+    /// Adds a mistake. Ignores a second mistake at the same place, because it may be a consequence of the first.
     pub(super) fn add(&mut self, origin: Option<&Origin>, text: impl Into<String>) {
         if origin.is_some() && self.0.iter().any(|(other, _)| other.as_ref() == origin) {
             return;
         }
-        // The parsers of words put the allowed values on a separate line.
+        // The word parsers put the allowed values on a separate line.
         self.0.push((origin.cloned(), text.into().replace('\n', "; ")));
     }
 
-    /// Returns all mistakes in one error, sorted by line. Returns `value` if there are none.
+    /// Returns all mistakes in one error, sorted by place, or `value` if there are no mistakes.
     pub(super) fn or<T>(mut self, value: T) -> Result<T, LockError> {
         self.0.sort();
         let lines: Vec<String> = self

@@ -1,4 +1,4 @@
-//! Turns words and values into options, with the same parsers as the attribute.
+//! Parses words and values into options, with the same parsers as the attribute.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use crate::words::strategy::StrategyWord;
 /// The parsed value, or the text of its mistake.
 type Read<T> = Result<T, String>;
 
-/// Reads the options of a profile, except its [kind](kind()) and the permits that it [takes](take()). If a part of
-/// `backoff` is missing, it comes from `beneath`.
+/// Reads the options of a profile, except its [kind](kind()) and [`take`](take()). If `written` sets only one part of
+/// `backoff`, the other part is read from `beneath`.
 pub(super) fn options(written: &Written, beneath: &Written, mistakes: &mut Mistakes) -> Options {
     let mut reader = Reader { written, mistakes };
     let backoff = reader.backoff(beneath);
     Options { backoff, ..reader.by_type() }
 }
 
-/// A type of options, which says how their values are read.
+/// An option type whose values can be read from a configuration.
 trait FromValue: Sized {
     fn read(option: &str, value: &Value) -> Read<Self>;
 }
@@ -81,7 +81,7 @@ impl FromValue for Release {
     }
 }
 
-/// A text, which must not be blank.
+/// Reads a text, which must not be blank.
 impl FromValue for Cow<'static, str> {
     fn read(option: &str, value: &Value) -> Read<Self> {
         match text(option, value)? {
@@ -94,7 +94,7 @@ impl FromValue for Cow<'static, str> {
 }
 
 /// Reads `kind` and `permits`, which form one option, even if they come from two sources. If `written` has a kind other
-/// than `semaphore`, the permits of `beneath` do not count.
+/// than `semaphore`, the permits of `beneath` are ignored.
 pub(super) fn kind(written: &Written, beneath: &Written, mistakes: &mut Mistakes) -> Option<Kind> {
     let [own_kind, own_permits] = ["kind", "permits"].map(|word| written.entries.get(word));
     let [their_kind, their_permits] = ["kind", "permits"].map(|word| beneath.entries.get(word));
@@ -141,7 +141,7 @@ pub(super) fn kind(written: &Written, beneath: &Written, mistakes: &mut Mistakes
 }
 
 /// Reads `take` from `written`, or otherwise from `beneath`. If `written` names a kind that is not a semaphore, the
-/// value of `beneath` does not count. `kind` is the result of [`kind`].
+/// value of `beneath` is ignored. `kind` is the result of [`kind`].
 pub(super) fn take(
     written: &Written,
     beneath: &Written,
@@ -150,7 +150,7 @@ pub(super) fn take(
 ) -> Option<u32> {
     let is_written = |word| written.entries.contains_key(word) || beneath.entries.contains_key(word);
     if kind.is_none() && (is_written("kind") || is_written("permits")) {
-        // `kind` or `permits` is wrong. That mistake has already been reported.
+        // The value of `kind` or `permits` is wrong, and the mistake has already been reported.
         return None;
     }
     let is_semaphore = matches!(kind, Some(Kind::Semaphore { .. }));
@@ -169,7 +169,7 @@ struct Reader<'a> {
 macro_rules! read {
     (by_type { $($(#[$doc:meta])* $option:ident: $type:ty,)* } $($other:tt)*) => {
         impl Reader<'_> {
-            /// Reads each option whose type says how it is read.
+            /// Reads each option whose type implements `FromValue`.
             fn by_type(&mut self) -> Options {
                 Options { $($option: self.option(stringify!($option)),)* ..Options::default() }
             }
@@ -180,7 +180,7 @@ macro_rules! read {
 all_options!(read);
 
 impl Reader<'_> {
-    /// Reads the value of `option`. A wrong value becomes a mistake.
+    /// Reads the value of `option`. If the value is wrong, reports a mistake and returns `None`.
     fn option<T: FromValue>(&mut self, option: &str) -> Option<T> {
         let entry = self.written.entries.get(option)?;
         self.take(entry, T::read(option, &entry.value))
@@ -217,7 +217,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the error for a value of another type.
+/// Returns the error text for a value of the wrong type.
 fn expected(option: &str, takes: &str, value: &Value) -> String {
     format!("`{option}` takes {takes}, not {value}: write `{}`", form(option))
 }

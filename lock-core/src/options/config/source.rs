@@ -31,8 +31,8 @@ const LONGEST: u64 = 1024 * 1024;
 type Profiles = BTreeMap<String, Written>;
 
 impl Source {
-    /// Reads the file and the variables. A variable takes precedence over the file, and the file over the program.
-    /// `flaws` finds options that no request could use. An error contains all mistakes.
+    /// Reads the file and the variables. A variable overrides the file, and the file overrides the program. `flaws`
+    /// returns the options that no request could use. The error contains all mistakes.
     pub(crate) fn load(
         &self,
         coded: &Named,
@@ -61,7 +61,7 @@ impl Source {
             Profiles::new()
         };
         let named = merge(coded, &of_file, &of_environment, mistakes, flaws)?;
-        // This check comes last, because mistakes in the content are more useful to the reader.
+        // This check is the last, because mistakes in the content are more useful to the user.
         if let Some(error) = lost_all {
             return Err(error);
         }
@@ -69,8 +69,8 @@ impl Source {
         Ok(named)
     }
 
-    /// Returns an error if the file had profiles before and has none now, because it may be half written. A file with
-    /// an empty table `[profile]` is accepted: it states that there are no profiles.
+    /// Returns an error if the file had profiles before and has none now, because the file may be only partly written.
+    /// An empty table `[profile]` states that there are no profiles, and is accepted.
     fn lost_all(&self, name: &str, text: &str, profiles: &Profiles) -> Option<LockError> {
         let says_none = || text.lines().any(|line| line.trim() == "[profile]");
         if !profiles.is_empty() || !self.had_profiles.load(Ordering::Acquire) || says_none() {
@@ -84,9 +84,9 @@ impl Source {
     }
 }
 
-/// Reads a file, if it is a regular file and not longer than [`LONGEST`].
+/// Returns the text of a regular file of at most [`LONGEST`] bytes.
 fn text_of(path: &Path) -> std::io::Result<String> {
-    // The type is checked before the file is opened, because opening a pipe without a writer would never end.
+    // The file type is checked first, because opening a pipe that has no writer would block forever.
     if !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("it is no regular file"));
     }
@@ -128,7 +128,7 @@ pub(super) fn merge(
     mistakes.or(named)
 }
 
-/// Returns the place of an option. If the option has none, returns the place of the profile.
+/// Returns the place where the option is written, or otherwise the place of its profile.
 fn origin_of<'a>(
     name: &str,
     option: &str,
@@ -141,8 +141,8 @@ fn origin_of<'a>(
         .or_else(|| both().find_map(|written| written.begin.as_ref()))
 }
 
-/// Logs a warning if a variable defined a new profile whose name is similar to another one. This may be intended, so it
-/// is not a mistake.
+/// Logs a warning if a variable defines a new profile whose name is similar to a known profile. This is not an error,
+/// because it may be intended.
 fn warn_of_new(of_environment: &Profiles, known: &BTreeSet<&str>) {
     for (name, written) in of_environment.iter().filter(|(name, _)| !known.contains(name.as_str())) {
         if let (Some(near), Some(origin)) = (nearest(name, known.iter().copied()), &written.begin) {

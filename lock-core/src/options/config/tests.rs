@@ -20,7 +20,7 @@ use crate::strategy;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-/// Loads the profiles of the program, a file and variables, and checks them against the memory store.
+/// Loads profiles from the program, a file and variables, and checks them against the memory store.
 fn load(coded: &Named, text: &str, variables: &[(&str, &str)]) -> Result<Named, String> {
     let mut mistakes = Mistakes::default();
     let of_file = file::read("locks.toml", text, &mut mistakes);
@@ -121,7 +121,7 @@ fn what_a_profile_takes_belongs_to_the_kind_beside_it() {
     let semaphore = Profile::new().kind(Kind::Semaphore { permits: 8 }).take(2);
     let file = "[profile.checkout]\nkind = \"semaphore\"\npermits = 4\n";
     let taking = "[profile.checkout]\nkind = \"semaphore\"\npermits = 4\ntake = 3\n";
-    // Each row: the options of the program, the file, a variable, and the resulting permits and `take`.
+    // Each row contains the options of the program, the file, a variable, and the resulting permits and `take`.
     for (coded, text, variable, (permits, take)) in [
         (Profile::new(), taking, ("TTL", "1s"), (Some(4), Some(3))),
         (Profile::new(), taking, ("TAKE", "4"), (Some(4), Some(4))),
@@ -145,7 +145,7 @@ fn what_a_profile_takes_belongs_to_the_kind_beside_it() {
     }
 }
 
-/// Each row: a bad line, which is alone in its profile, and parts of the resulting error.
+/// Each row contains one wrong line, which is the only line of its profile, and parts of the resulting error.
 const BAD: [(&str, &[&str]); 36] = [
     (
         "tll = \"1s\"",

@@ -1,4 +1,4 @@
-//! Represents the content of a configuration: words and values, each with its place.
+//! Defines the content of a configuration before its values are parsed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,20 +8,20 @@ use crate::words::option::{OF_ONE_CALL, OF_PROFILES_ONLY, OPTIONS};
 use crate::words::suggest::{list, nearest};
 use crate::words::synonyms;
 
-/// The parts of the option `backoff`, as separate words.
+/// The words for the two parts of the option `backoff`.
 pub(super) const BACKOFF_BASE: &str = "backoff_base";
 pub(super) const BACKOFF_MAX: &str = "backoff_max";
 
-/// A value as it was written.
+/// A value in a configuration, before it is parsed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     /// A string in the file.
     Text(String),
     Number(String),
     Flag(bool),
-    /// The text of a variable. Variables have no type.
+    /// The text of an environment variable, which has no type.
     Variable(String),
-    /// A value that no option accepts, in the form that an error shows.
+    /// A value of a type that no option accepts, described for an error text.
     Other(&'static str),
 }
 
@@ -43,16 +43,16 @@ pub(super) struct Entry {
     pub(super) value: Value,
 }
 
-/// The options of one profile, by word.
+/// The options of one profile in one source. The map is keyed by the word of the option.
 #[derive(Debug, Default)]
 pub(super) struct Written {
-    /// The place of the profile.
+    /// The place where the profile begins.
     pub(super) begin: Option<Origin>,
     pub(super) entries: BTreeMap<&'static str, Entry>,
 }
 
 impl Written {
-    /// Returns the place of `option`. If the option has none, returns the place of the profile.
+    /// Returns the place where `option` is written, if it is set.
     pub(super) fn origin_of(&self, option: &str) -> Option<&Origin> {
         let part = || self.entries.iter().find(|(word, _)| word.starts_with(option) && option == "backoff");
         let entry = self.entries.get(option).or_else(|| part().map(|(_, entry)| entry));
@@ -66,7 +66,7 @@ pub(super) fn words() -> impl Iterator<Item = &'static str> {
     of_both.chain(OF_PROFILES_ONLY).map(|(word, _)| *word)
 }
 
-/// Returns the option `word` in the form that a file uses, for an error.
+/// Returns the syntax of the option `word` in a file, for an error text.
 pub(super) fn form(word: &str) -> String {
     let form = OPTIONS.iter().chain(OF_PROFILES_ONLY).find(|(option, _)| *option == word);
     let form = form.map_or("", |(_, form)| form);
@@ -76,7 +76,7 @@ pub(super) fn form(word: &str) -> String {
     }
 }
 
-/// Returns the text of the mistake if `word` is not an option of a profile.
+/// Returns the error text for a `word` that is not an option of a profile.
 pub(super) fn unknown(word: &str) -> String {
     let all = list(words());
     if OF_ONE_CALL.contains(&word) {
