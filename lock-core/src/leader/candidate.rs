@@ -1,4 +1,4 @@
-//! Defines the state that the clones of one election share: whether they lead, and whether they were asked to resign.
+//! Defines the state that the clones of one election share: its terms, and the requests to resign.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ pub(super) struct Term {
     /// The fencing token. No other term of the key has the same number.
     pub(super) token: FencingToken,
     pub(super) handle: LockHandle,
-    /// Whether the store has answered the release, so that it no longer shows this grant.
+    /// Whether the store has confirmed the release, so that the store no longer lists this grant.
     released: Arc<AtomicBool>,
 }
 
@@ -31,7 +31,8 @@ impl Term {
         self.handle.is_held()
     }
 
-    /// Records the answer to the release. If another guard still holds the lock, the store has released nothing.
+    /// Records the answer to the release. The answer `StillHeld` is ignored, because another guard still holds the
+    /// lock.
     pub(super) fn note_answer(&self, answer: Option<Released>) {
         if answer.is_some_and(|answer| answer != Released::StillHeld) {
             self.released.store(true, Ordering::Release);
@@ -46,7 +47,7 @@ impl Term {
 /// The terms of one candidate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Terms {
-    /// The term that has not ended yet. It may be lost.
+    /// The term that has not ended yet. Its lock may already be lost.
     pub(super) current: Option<Term>,
     /// The previous term, and the time at which it ended.
     last: Option<(Term, Moment)>,
@@ -58,8 +59,8 @@ impl Terms {
         self.current.as_ref().filter(|term| term.is_held())
     }
 
-    /// Returns whether a record in the store comes from an ended term of this candidate. The store may keep a grant
-    /// that was lost, or not yet released, for up to `ttl`.
+    /// Returns whether a record in the store comes from an old term of this candidate. The store may list a grant that
+    /// was lost, or not yet released, for up to `ttl`.
     pub(super) fn is_left_over(&self, record: &OwnerRecord, ttl: Duration, now: Moment) -> bool {
         let lost = self.current.as_ref().is_some_and(|term| !term.is_held() && term.is_of(record));
         let left = |(term, ended): &(Term, Moment)| {
@@ -73,9 +74,9 @@ impl Terms {
 #[derive(Debug, Default)]
 pub(super) struct Candidate {
     terms: watch::Sender<Terms>,
-    /// How often the candidate was asked to resign.
+    /// The number of requests to resign so far.
     resigned: watch::Sender<u64>,
-    /// The runs that have not ended. Each is represented by the number of resignations before it.
+    /// The runs that have not ended. Each entry is the number of requests to resign before that run began.
     runs: watch::Sender<Vec<u64>>,
 }
 
@@ -90,8 +91,8 @@ impl Candidate {
 
     /// Starts a term, which ends when the returned value is dropped.
     pub(super) fn begin_term(self: &Arc<Self>, term: Term) -> Seat {
-        // The replaced term may have the last reference to its lease, and so to a span, so it is dropped outside the
-        // lock.
+        // The replaced term is dropped outside the lock, because it may own the last reference to its lease, and thus
+        // to a span.
         drop(change(&self.terms, |terms| terms.current.replace(term.clone())));
         Seat { candidate: Arc::clone(self), term }
     }
@@ -103,18 +104,19 @@ impl Candidate {
         Run { candidate: Arc::clone(self), before }
     }
 
-    /// Asks every run to end, and waits until all of them have ended.
+    /// Requests every current run to end, and waits until all of them have ended.
     pub(super) async fn end_runs(&self) {
         let this = change(&self.resigned, |count| {
             *count += 1;
             *count
         });
-        // This value keeps the sender alive, so the call cannot fail.
+        // `self` keeps the sender alive, so `wait_for` cannot fail.
         let _ = self.runs.subscribe().wait_for(|runs| runs.iter().all(|before| *before >= this)).await;
     }
 }
 
-/// A term that has not ended. The term ends when this value is dropped, which happens after the drop of the guard.
+/// Represents a term that has not ended. The term ends when this value is dropped, which happens after the guard is
+/// dropped.
 #[derive(Debug)]
 pub(super) struct Seat {
     candidate: Arc<Candidate>,
@@ -124,9 +126,10 @@ pub(super) struct Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let (term, now) = (&self.term, self.term.handle.lease().now());
-        // This is dropped outside the lock, as in `begin_term`.
+        // The terms are dropped outside the lock, as in `begin_term`.
         drop(change(&self.candidate.terms, |terms| {
-            // Another clone of the election may lead by now, because a caller may keep a guard after the lock was lost.
+            // A caller may keep a guard after its lock was lost. So another clone of the election may already lead in a
+            // new term.
             let is_current = terms.current.as_ref().is_some_and(|current| current.token == term.token);
             let ended = if is_current { terms.current.take() } else { None };
             (ended, terms.last.replace((term.clone(), now)))
@@ -134,7 +137,7 @@ impl Drop for Seat {
     }
 }
 
-/// A run that has not ended.
+/// Represents a run that has not ended.
 #[derive(Debug)]
 pub(super) struct Run {
     candidate: Arc<Candidate>,
@@ -142,7 +145,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Completes when the candidate is asked to resign, if that happens after the run began.
+    /// Completes when the candidate receives a request to resign after this run began.
     pub(super) async fn resigned(&self) {
         let _ = self.candidate.resigned.subscribe().wait_for(|count| *count > self.before).await;
     }

@@ -1,4 +1,4 @@
-//! Defines the changes of the leader, and when each is reported.
+//! Defines the changes of the leader, and decides when each is reported.
 
 use super::candidate::Term;
 use super::leader::Leader;
@@ -9,30 +9,31 @@ use crate::error::LossReason;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LeaderChange {
-    /// This candidate leads.
+    /// This candidate was elected and now leads.
     #[non_exhaustive]
     Elected {
         /// The fencing token, which is larger than the token of every earlier leader.
         fencing_token: FencingToken,
     },
-    /// This candidate led, and has lost the leadership. Requests that its body has sent may still arrive.
+    /// This candidate has lost the leadership. Requests that its body sent before may still arrive.
     #[non_exhaustive]
     Lost {
         /// The reason of the loss.
         reason: LossReason,
     },
-    /// This candidate led, and has resigned.
+    /// This candidate has resigned from the leadership.
     Resigned,
-    /// Another candidate leads.
+    /// Another candidate now leads.
     Other(Leader),
-    /// There is no leader.
+    /// No candidate leads.
     Vacant,
 }
 
 /// The last state that was reported to the reader.
 #[derive(Clone, Debug)]
 pub(super) enum Told {
-    /// No state was reported yet, or this candidate's leadership has ended. The next state is reported in any case.
+    /// No state was reported since the start, or since this candidate's leadership ended. The next state is always
+    /// reported.
     Nothing,
     Own(Term),
     Other(GrantId),
@@ -40,8 +41,8 @@ pub(super) enum Told {
 }
 
 impl Told {
-    /// Returns the change in this candidate's own leadership, or `None`. `held` is the term in which the candidate
-    /// leads now.
+    /// Returns the change of this candidate's own leadership, if any. `held` is the term in which the candidate leads
+    /// now.
     pub(super) fn own_news(&mut self, held: Option<&Term>) -> Option<LeaderChange> {
         if let Self::Own(term) = self {
             if term.is_held() {
@@ -60,7 +61,7 @@ impl Told {
         Some(change)
     }
 
-    /// Returns the change if the store shows another leader, or no leader.
+    /// Returns the change if `leader`, as read from the store, differs from the last reported state.
     pub(super) fn news_of(&mut self, leader: Option<Leader>) -> Option<LeaderChange> {
         match (&*self, leader) {
             (Self::Own(_) | Self::Vacant, None) => None,

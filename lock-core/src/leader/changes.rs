@@ -21,27 +21,28 @@ const SHORTEST_BY_TTL: Duration = Duration::from_millis(200);
 /// The longest pause that is derived from a ttl.
 const LONGEST_BY_TTL: Duration = Duration::from_secs(2);
 
-/// Returns the pause between two requests for a lease of `ttl`: a third of the ttl, which is how often a leader renews.
+/// Returns the pause between two requests for a lease of `ttl`. It is a third of the ttl, like the interval between
+/// renewals, within the limits above.
 fn pause(ttl: Duration) -> Duration {
     (ttl / 3).clamp(SHORTEST_BY_TTL, LONGEST_BY_TTL)
 }
 
 /// The changes of the leader since the call of [`LeaderElection::changes`].
 ///
-/// The stream contains states, not a history. A late reader misses the states in between, and a leadership that is
-/// shorter than the pause between two requests is not seen. Each item differs from the previous one, and the last item
-/// is the current state.
+/// The stream contains states, not a complete history. A slow reader misses states, and a leadership that is shorter
+/// than the pause between two requests may be missed too. Each item differs from the previous item, and the last item
+/// is the latest known state.
 ///
 /// - [`Elected`](LeaderChange::Elected), [`Lost`](LeaderChange::Lost) and [`Resigned`](LeaderChange::Resigned) are
 ///   about this candidate. They are reported at once, on every store.
 /// - [`Other`](LeaderChange::Other) and [`Vacant`](LeaderChange::Vacant) are read from the store. They are reported up
-///   to one pause late. A store that cannot list its holders never reports them; see
+///   to one pause late. They are never reported if the store cannot list its holders; see
 ///   [`sees_others`](Self::sees_others). While the store cannot be reached, changes of other leaders are not reported,
 ///   and the log warns once.
 ///
-/// The stream sends one request per pause. It sends none while this candidate leads, or while [`next`](Self::next) is
-/// not called. No store notifies an observer of a new leader: a watch on a key is for candidates, and the store would
-/// count an observer as one.
+/// The stream sends one request per pause. It sends no requests while this candidate leads, or while
+/// [`next`](Self::next) is not called. The stream has to poll, because stores notify only waiters of a free key, and
+/// would count an observer as a candidate.
 pub struct LeaderChanges {
     election: LeaderElection,
     terms: watch::Receiver<Terms>,
@@ -49,7 +50,7 @@ pub struct LeaderChanges {
     every: Duration,
     /// The time of the next request to the store.
     due: Moment,
-    /// Whether the last request failed. The log has then reported the failure.
+    /// Whether the last request failed. The log reports only the first failure in a row.
     failing: bool,
 }
 
@@ -57,8 +58,8 @@ impl LeaderElection {
     /// Follows the leader from now on. The first item is the current leader.
     ///
     /// The candidate's own elections and losses are reported at once, without I/O. While this candidate does not lead,
-    /// the stream reads the current leader from the store. It does so three times in a ttl, and at least every 2 s;
-    /// [`LeaderChanges::every`] sets another pause.
+    /// the stream reads the current leader from the store: three times per ttl, but at least every 2 s and at most
+    /// every 200 ms. [`LeaderChanges::every`] sets another pause.
     ///
     /// # Examples
     /// ```
@@ -91,15 +92,15 @@ impl LeaderChanges {
         Self { election, terms, told: Told::Nothing, every, due, failing: false }
     }
 
-    /// Sets the pause between two requests to the store. The minimum is 10 ms. Default: a third of the ttl, between 200
-    /// ms and 2 s.
+    /// Sets the pause between two requests to the store. The minimum is 10 ms. Default: a third of the ttl, but at
+    /// least 200 ms and at most 2 s.
     #[must_use]
     pub fn every(mut self, pause: Duration) -> Self {
         self.every = pause.max(SHORTEST);
         self
     }
 
-    /// Returns whether the store can show another leader. Otherwise only this candidate's own changes are reported.
+    /// Returns whether the store can list another leader. If not, only this candidate's own changes are reported.
     #[must_use]
     pub fn sees_others(&self) -> bool {
         self.engine().capability.lists
@@ -108,11 +109,12 @@ impl LeaderChanges {
     /// Returns the next change, or `None` after the manager was shut down.
     ///
     /// # Cancel safety
-    /// Cancel safe: no change is lost. If a caller cancels each call before the store has answered, it never learns of
-    /// other leaders.
+    /// Cancel safe: no change is lost. However, if each call is cancelled before the store has answered, changes of
+    /// other leaders are never returned.
     pub async fn next(&mut self) -> Option<LeaderChange> {
         let engine = Arc::clone(self.election.engine());
-        // A caller outside of tokio needs the library's thread. If the thread cannot be started, the stream ends.
+        // Outside of a tokio runtime, the call runs on the library's thread. If that thread cannot be started, the
+        // stream ends.
         engine.cleanup.inside(self.next_change()).await.ok().flatten()
     }
 
@@ -120,7 +122,7 @@ impl LeaderChanges {
         loop {
             let held = self.terms.borrow_and_update().held().cloned();
             if let Some(change) = self.told.own_news(held.as_ref()) {
-                // After it has reported the candidate's own change, the stream reads the new leader at once.
+                // After the candidate's own change, the stream reads the new leader without a pause.
                 self.due = self.engine().clock.now();
                 return Some(change);
             }
@@ -130,8 +132,8 @@ impl LeaderChanges {
             let waited = match &self.told {
                 Told::Own(term) => {
                     let (handle, every) = (term.handle.clone(), self.every);
-                    // If its body resigns early, that is not a loss, and causes no wake-up. So the leadership is
-                    // checked after each pause, in this process and not in the store.
+                    // A resignation of the body is not a loss, and does not complete `lost`. So the local state is
+                    // checked again after each pause, without a request to the store.
                     self.unless_changed(async move {
                         let _ = tokio::time::timeout(every, handle.lost()).await;
                     })
@@ -146,7 +148,7 @@ impl LeaderChanges {
             if waited.is_none() || matches!(self.told, Told::Own(_)) {
                 continue;
             }
-            // The time is set before the request. So a reader that drops the future again and again does not cause more
+            // The time is set before the request, so that a reader that repeatedly drops the future does not cause more
             // requests.
             self.due = self.engine().clock.now().plus(self.every);
             let election = self.election.clone();
@@ -158,7 +160,7 @@ impl LeaderChanges {
         }
     }
 
-    /// Waits for `event`. Returns `None` if this candidate's term or the manager's state changes first.
+    /// Waits for `event`. Returns `None` if this candidate's term changes or the manager shuts down first.
     async fn unless_changed<T>(&mut self, event: impl Future<Output = T>) -> Option<T> {
         let engine = self.election.engine();
         tokio::select! {
@@ -169,7 +171,7 @@ impl LeaderChanges {
         }
     }
 
-    /// Handles the answer of the store.
+    /// Handles the answer of the store, and returns the change to report, if any.
     fn hears(&mut self, answer: Result<Option<Leader>>) -> Option<LeaderChange> {
         let leader = match answer {
             Ok(leader) => leader,

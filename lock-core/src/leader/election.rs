@@ -21,17 +21,17 @@ use crate::options::Release;
 use crate::request::LockRequest;
 use crate::strategy;
 
-/// The pauses of a candidate that loses the leadership again and again.
+/// The pauses between the campaigns of a candidate that repeatedly loses the leadership.
 pub(super) const AFTER_A_LOSS: Pauses = Pauses::new(Duration::from_millis(10), Duration::from_secs(1));
 
 /// A term of at least this length resets the pauses.
 pub(super) const GOOD_TERM: Duration = Duration::from_secs(1);
 
-/// One candidate for the leadership of a key. [`LockManager::leader`](crate::LockManager::leader) makes a candidate. It
-/// sends requests only when one of its methods is called.
+/// One candidate for the leadership of a key. [`LockManager::leader`](crate::LockManager::leader) creates a candidate.
+/// A candidate sends requests only when one of its methods is called.
 ///
-/// Clones are the same candidate: if one leads, all lead, and [`resign`](Self::resign) concerns all of them. Every call
-/// of `LockManager::leader` makes another candidate, even for the same key.
+/// All clones are the same candidate: if one clone leads, all clones lead, and [`resign`](Self::resign) affects all of
+/// them. Every call of `LockManager::leader` creates a new candidate, even for the same key.
 ///
 /// # Examples
 /// ```
@@ -65,8 +65,8 @@ pub struct LeaderElection {
 impl LeaderElection {
     pub(crate) fn new(hub: Arc<Hub>, key: impl IntoKey) -> Self {
         // If the store keeps an order of arrival, a candidate waits in that order. Each leader then has its own grant,
-        // and the store shows the leader's record. If a grant were handed off inside the process, the store would show
-        // the record of the previous leader.
+        // so the store shows the record of the leader. After a hand-off inside the process, the store would show the
+        // record of the previous leader.
         let in_order = hub.engine.capability.waiting.in_order();
         let kind = if in_order { Kind::Fair } else { Kind::Reentrant };
         let request = LockRequest::new(hub, key, Some(kind))
@@ -79,9 +79,9 @@ impl LeaderElection {
         Self { request, on_lost: OnLost::default(), candidate: Arc::default() }
     }
 
-    /// Sets the lease. After the death of a leader, the key has no leader for at most this long. A leader that cannot
-    /// reach the store leads for at most this long. The lease is renewed after a third of it. Default: the manager's,
-    /// which is 10 s.
+    /// Sets the length of the lease. If a leader dies, its lease blocks other candidates for at most this long. A
+    /// leader that cannot reach the store leads for at most this long. The lease is renewed after each third of its
+    /// length. Default: the manager's ttl, which is 10 s if not set.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.request = self.request.ttl(ttl);
         self
@@ -95,28 +95,29 @@ impl LeaderElection {
     }
 
     /// Sets the maximum time for which the candidate leads. After this time the leadership is
-    /// [lost](LossReason::MaxHold), and the next candidate in line leads. Default: none.
+    /// [lost](LossReason::MaxHold), and the next candidate in line leads. Default: no maximum.
     pub fn max_hold(mut self, max: Duration) -> Self {
         self.request = self.request.max_hold(max);
         self
     }
 
-    /// Sets the name of this candidate. [`current`](Self::current) shows the name to others, together with the host and
-    /// the process id. Use different names for the candidates of one process. Default: none.
+    /// Sets the name of this candidate. Other programs see the name in the result of [`current`](Self::current),
+    /// together with the host and the process id. Use different names for the candidates of one process. Default: no
+    /// name.
     pub fn label(mut self, label: impl Into<Cow<'static, str>>) -> Self {
         self.request = self.request.label(label);
         self
     }
 
-    /// Sets what [`run`](Self::run) does with its body when the leadership is lost. With [`OnLost::Finish`] the body
-    /// learns of the loss from its handle, and the candidate campaigns again after the body has ended. Default:
+    /// Sets what [`run`](Self::run) does with its body when the leadership is lost. With [`OnLost::Finish`], the body
+    /// can detect the loss with its handle, and the candidate campaigns again after the body has ended. Default:
     /// [`OnLost::Cancel`].
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
         self.on_lost = on_lost;
         self
     }
 
-    /// Checks whether the candidate could ever lead, without any I/O. Call this at the start of a program.
+    /// Checks the key and the options of this candidate, without any I/O. Call this at the start of a program.
     ///
     /// # Errors
     /// [`InvalidKey`](LockErrorKind::InvalidKey), [`InvalidRequest`](LockErrorKind::InvalidRequest);
@@ -125,12 +126,13 @@ impl LeaderElection {
         self.request.clone().check()
     }
 
-    /// Waits until this candidate leads, however long that takes.
+    /// Waits without a time limit until this candidate leads.
     ///
-    /// While the store cannot be reached, the candidate keeps waiting, and the log warns.
+    /// While the store cannot be reached, the candidate keeps waiting, and warnings are logged.
     ///
     /// # Errors
-    /// - [`Reentered`](LockErrorKind::Reentered): the calling task leads already, inside [`run`](Self::run).
+    /// - [`Reentered`](LockErrorKind::Reentered): the calling task already leads, because the call is inside
+    ///   [`run`](Self::run).
     /// - A failure of the store that no retry can fix, such as a wrong password.
     /// - [`ShuttingDown`](LockErrorKind::ShuttingDown).
     /// - The errors of [`check`](Self::check), before any I/O.
@@ -139,13 +141,13 @@ impl LeaderElection {
     /// If the tokio runtime has no timer. A store on the network also needs the I/O driver (`enable_all`).
     ///
     /// # Cancel safety
-    /// If the future is dropped, the candidate withdraws: a possible grant is released in the background, and the queue
-    /// entry is removed.
+    /// If the future is dropped, the candidate leaves the queue. If the store has already granted the lock, the grant
+    /// is released in the background.
     pub async fn campaign(&self) -> Result<Leadership> {
         let mut pauses = AFTER_A_LOSS;
         loop {
             let guard = self.request.clone().acquire().await?;
-            // This sends no request, because the token came with the grant.
+            // This call sends no request, because the token came with the grant.
             match guard.fencing_token().await {
                 Ok(token) => {
                     let term = Term::new(token, guard.handle());
@@ -159,15 +161,16 @@ impl LeaderElection {
         }
     }
 
-    /// Returns whether this candidate certainly leads now. This needs no I/O: from the deadline of the lease on, the
-    /// result is `false`, whatever the network does.
+    /// Returns whether this candidate certainly leads now. The check needs no I/O. After the deadline of the lease, the
+    /// result is `false`, even if the network has failed.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.candidate.terms().held().is_some()
     }
 
-    /// Returns the leader, or `None` if there is none. This sends one request to the store, and the answer may be out
-    /// of date when it arrives. Use it to contact or watch the leader, not to decide whether to lead.
+    /// Returns the leader, or `None` if no candidate leads. This sends one request to the store, and the answer may
+    /// already be out of date when it arrives. Use the answer to contact or observe the leader, not to decide whether
+    /// to lead.
     ///
     /// # Errors
     /// - [`Unsupported`](LockErrorKind::Unsupported) on a store that cannot list its holders.
@@ -185,11 +188,11 @@ impl LeaderElection {
     }
 
     /// Ends every [`run`](Self::run) of this candidate, on all of its clones, and waits until they have ended. Each run
-    /// drops its body, resigns, and returns `None`. A later run is not affected. A [`Leadership`] is not affected
-    /// either, because it has its own [`resign`](Leadership::resign).
+    /// drops its body, resigns, and returns `None`. Later runs are not affected. A [`Leadership`] is not affected
+    /// either, because it has its own method [`resign`](Leadership::resign).
     ///
     /// Call this before [`shutdown`](crate::LockManager::shutdown), which otherwise waits for the body. A body that
-    /// must end in good order should return instead. A run whose future is kept but not polled does not end, so drop
+    /// needs an orderly end should return by itself instead. A run whose future is not polled does not end, so drop
     /// such a future.
     ///
     /// # Cancel safety
@@ -198,8 +201,8 @@ impl LeaderElection {
         self.candidate.end_runs().await;
     }
 
-    /// Waits before the next campaign, because the cause of the loss may still exist. The pause is random, because
-    /// other candidates may have lost the leadership at the same time.
+    /// Waits before the next campaign, because the cause of the loss may still exist. The pause is random, so that
+    /// candidates do not campaign at the same time.
     pub(super) async fn pause(&self, pauses: &mut Pauses) -> Result<()> {
         let part = 0.5 + fastrand::f64() / 2.0;
         self.engine().sleep(pauses.next().mul_f64(part)).await

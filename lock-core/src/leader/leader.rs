@@ -13,17 +13,17 @@ use crate::owner::OwnerRecord;
 #[non_exhaustive]
 pub struct Leader {
     /// The id of the leader's grant. [`force_release`](crate::LockManager::force_release) with this id deposes the
-    /// leader. Every new leader has another id, with one exception: over a store without an order of arrival,
-    /// candidates of one process may share it.
+    /// leader. Every new leader has a new id, except on a store without an order of arrival: there, candidates of one
+    /// process may share an id.
     pub id: GrantId,
-    /// The process that leads, its [label](super::LeaderElection::label), and since when it has been a candidate. This
-    /// is `None` if a client of another library holds the key.
+    /// The record of the leader: its process, its [label](super::LeaderElection::label), and the time at which it
+    /// became a candidate. This is `None` if a client of another library holds the key.
     pub record: Option<OwnerRecord>,
     /// The rest of the leader's lease, or `None` if it does not expire. A live leader renews its lease.
     pub remaining: Option<Duration>,
     /// The fencing token, if this candidate leads. No store shows the token of another leader.
     pub fencing_token: Option<FencingToken>,
-    /// Whether this candidate leads: the election whose method was called, or a clone of it.
+    /// Whether the leader is this candidate, which is the election whose method was called and all its clones.
     pub is_self: bool,
 }
 
@@ -37,10 +37,10 @@ impl fmt::Display for Leader {
     }
 }
 
-/// Returns the leader, if any. `found` is the state of the key in the store, and `terms` are the terms of this
+/// Returns the leader, if there is one. `found` is the state of the key in the store, and `terms` are the terms of this
 /// candidate.
 ///
-/// A key that is kept after its release has no leader.
+/// A key that stays locked after its release has no leader.
 pub(super) fn leader_of(found: Option<LockInfo>, terms: &Terms) -> Result<Option<Leader>> {
     let Some(found) = found else { return Ok(None) };
     if found.mode != Mode::Exclusive {

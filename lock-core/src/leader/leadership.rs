@@ -10,16 +10,16 @@ use crate::error::LockErrorKind;
 use crate::error::{LossReason, Result};
 use crate::guard::{LockGuard, LockHandle};
 
-/// Leads until it resigns, is dropped or loses the lock. [`LeaderElection::campaign`](super::LeaderElection::campaign)
-/// returns it.
+/// The leadership of a candidate, which lasts until this value resigns, is dropped or loses the lock.
+/// [`LeaderElection::campaign`](super::LeaderElection::campaign) returns this value.
 ///
-/// This is a [`LockGuard`] with a known fencing token. Its lease is renewed in the background, and can be lost.
-/// Dropping it resigns in the background, as a best effort.
+/// This type wraps a [`LockGuard`] with a known fencing token. The lease is renewed in the background, and can be lost.
+/// If the value is dropped, the candidate resigns in the background, as a best effort.
 #[derive(Debug)]
 #[must_use = "a leadership that is not kept resigns at once"]
 #[clippy::has_significant_drop]
 pub struct Leadership {
-    /// The guard is dropped before the seat, so that the term has ended when its end is reported.
+    /// The guard is declared first, so that the lock is released before the seat reports the end of the term.
     guard: LockGuard,
     seat: Seat,
 }
@@ -35,19 +35,19 @@ impl Leadership {
     }
 
     /// Returns the fencing token, which came with the election. It is larger than the token of every earlier leader.
-    /// Send it with each write, and let the resource refuse smaller tokens.
+    /// Send the token with each write, and let the resource refuse smaller tokens.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.seat.term.token
     }
 
-    /// Returns whether the candidate certainly leads now. This needs no I/O; see [`LockGuard::is_held`].
+    /// Returns whether the candidate certainly leads now. The check needs no I/O; see [`LockGuard::is_held`].
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.guard.is_held()
     }
 
-    /// Returns an error if the leadership was lost. Call this before each step that only the leader may take.
+    /// Returns an error if the leadership was lost. Call this method before each step that only the leader may do.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost), with the reason.
@@ -65,14 +65,15 @@ impl Leadership {
         self.guard.lost().await
     }
 
-    /// Returns a handle of the lock for the code of the leader. The handle does not keep the leadership, but a guard
+    /// Returns a handle of the lock for the code of the leader. The handle does not extend the leadership, but a guard
     /// from [`LockHandle::to_guard`] does.
     #[must_use]
     pub fn handle(&self) -> LockHandle {
         self.guard.handle()
     }
 
-    /// Runs `body` while the candidate leads, and keeps the leadership afterwards; see [`LockGuard::run`].
+    /// Runs `body` while the candidate leads. The leadership continues after the body has ended; see
+    /// [`LockGuard::run`].
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) if the leadership was lost before the body ended. The body is then dropped.
@@ -86,7 +87,8 @@ impl Leadership {
     /// Resigns, and waits for the store's answer. The next candidate leads at once.
     ///
     /// # Errors
-    /// As [`LockGuard::release`]: [`Lost`](LockErrorKind::Lost) if the leadership was lost before.
+    /// The same errors as [`LockGuard::release`], such as [`Lost`](LockErrorKind::Lost) if the leadership was lost
+    /// before.
     ///
     /// # Cancel safety
     /// If the future is dropped, the release continues in the background.
@@ -97,7 +99,8 @@ impl Leadership {
         released
     }
 
-    /// Resigns, and waits for at most `patience`; after that the release continues in the background.
+    /// Resigns, and waits for the answer for at most `patience`. After that time, the release continues in the
+    /// background.
     pub(super) async fn resign_within(self, patience: Duration) {
         let Self { guard, seat } = self;
         seat.term.note_answer(guard.answered_within(patience).await);

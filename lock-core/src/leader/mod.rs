@@ -1,4 +1,4 @@
-//! Leader election: one of all candidates for a key leads, and if it resigns or dies, another candidate leads.
+//! Implements leader election. One candidate for a key leads, and if it resigns or dies, another candidate leads.
 //!
 //! [`LockManager::leader`](crate::LockManager::leader) makes a [`LeaderElection`]. A candidate campaigns, and then
 //! holds a [`Leadership`]. Alternatively, [`run`](LeaderElection::run) does both: the body runs while the candidate
@@ -31,29 +31,30 @@
 //! [`force_release`](crate::LockManager::force_release) deposes it, and a [`lock`](crate::LockManager::lock) of the
 //! same key keeps candidates out. If the store keeps an order of arrival, candidates lead in that order.
 //!
-//! The lock uses the order of arrival, because a barging lock is handed off inside the process, and the store would
-//! then show the record of the previous leader. An observer reads the current leader with `inspect`, once per pause. It
-//! does not use [`changed`](crate::backend::Backend::changed), which would count the observer as a waiter.
+//! The lock is served in order of arrival. A lock without that order could be handed off inside the process, and the
+//! store would then show the record of the previous leader. An observer reads the current leader with `inspect`, once
+//! per pause. The observer does not use [`changed`](crate::backend::Backend::changed), because the store would count
+//! the observer as a waiter.
 //!
 //! # What it can promise
-//! Leader election can promise as much as a lock can. A leader that is stopped for longer than its ttl has lost the
-//! leadership when it continues, and learns of the loss before its body is polled again. A write that it sent before
-//! may still arrive later. So *the resource must compare the fencing token* of each write. The token is larger for
-//! every new leader. With this check, only one leader at a time can change the resource.
+//! Leader election gives the same guarantees as a lock. If the process of a leader is stopped for longer than its ttl,
+//! the leadership is lost. When the process continues, the loss is detected before the body is polled again. A write
+//! that the body sent before may still arrive later. So *the resource must compare the fencing token* of each write.
+//! The token is larger for every new leader. With this check, only one leader at a time can change the resource.
 //!
-//! When a leader dies, another candidate leads after at most the ttl, plus the time in which the store notifies the
-//! candidate. On Redis that is less than a heartbeat of 2/3 s. If the next candidate in line has died as well, this
-//! takes up to min(ttl, 2 s) longer. When a leader resigns, another candidate leads at once.
+//! When a leader dies, another candidate leads after at most the ttl, plus the time that the store needs to notify the
+//! candidate. On Redis, the notification takes less than a heartbeat of 2/3 s. If the next candidate in line has died
+//! as well, the change takes up to min(ttl, 2 s) longer. When a leader resigns, another candidate leads at once.
 
-// The state that the clones of an election share: whether they lead, and whether they were asked to resign.
+// The state that the clones of an election share: its terms, and the requests to resign.
 mod candidate;
-// The changes of the leader, and when each is reported.
+// The changes of the leader, and the decision when each is reported.
 mod change;
 // The stream of changes.
 mod changes;
-// The candidate: campaign, read the leader, resign.
+// The election: a candidate campaigns, reads the current leader, and resigns.
 mod election;
-// The current leader, made from an answer of the store.
+// The current leader according to an answer of the store.
 #[allow(clippy::module_inception, reason = "the file is named after its type")]
 mod leader;
 // The value that represents leading.

@@ -14,18 +14,18 @@ use crate::options::OnLost;
 
 impl LeaderElection {
     /// Campaigns, runs `body` while this candidate leads, and campaigns again after a loss. So `body` may be called
-    /// several times, each time with the handle of a new term. The handle provides the fencing token, which is larger
-    /// than every earlier one and costs no round trip. It also shows whether the leadership is lost.
+    /// several times, each time with the handle of a new term. The handle provides the fencing token without a round
+    /// trip. The token is larger than every earlier token. The handle also shows whether the leadership is lost.
     ///
-    /// When the body ends, the candidate resigns, and this returns the output of the body. A body that should lead
-    /// forever must not end. Returns `None` if the candidate was asked to [`resign`](Self::resign) after the call of
-    /// this method.
+    /// When the body ends, the candidate resigns, and this method returns the output of the body. A body that should
+    /// lead forever must not end. Returns `None` if the candidate was asked to [`resign`](Self::resign) after the call
+    /// of this method.
     ///
     /// When the leadership is lost, the body is dropped at its current await point, before another candidate can lead.
     /// After a [`force_release`](crate::LockManager::force_release), a deletion in the store or a failover, another
-    /// candidate may lead before that. With [`OnLost::Finish`] the body runs to its end, and its output is dropped. A
-    /// nested request for the key inside the body enters the lock of the leader. The values of the body are dropped
-    /// before the lock is released.
+    /// candidate may lead before the body is dropped. With [`OnLost::Finish`], the body runs to its end, and its output
+    /// is dropped. A nested request for the key inside the body enters the lock of the leader. When the body ends, its
+    /// values are dropped before the lock is released.
     ///
     /// # Errors
     /// As [`campaign`](Self::campaign). A loss is not an error.
@@ -34,8 +34,8 @@ impl LeaderElection {
     /// As [`campaign`](Self::campaign).
     ///
     /// # Cancel safety
-    /// If the future is dropped, the body is dropped first, and the candidate then resigns in the background, or
-    /// withdraws.
+    /// If the future is dropped, the body is dropped first. Then the candidate resigns in the background, or leaves the
+    /// queue if it does not lead yet.
     ///
     /// # Examples
     /// ```
@@ -63,8 +63,8 @@ impl LeaderElection {
         F: FnMut(LockHandle) -> Fut,
         Fut: Future<Output = T>,
     {
-        // The run is counted before the first poll. So a spawned task also ends if `resign` is called before the task
-        // first runs.
+        // The run is registered before the first poll. So a call of `resign` also ends a spawned task that has not
+        // started.
         let (election, run) = (self.clone(), self.candidate.begin_run());
         async move { election.lead(&run, body).await }
     }
@@ -82,8 +82,7 @@ impl LeaderElection {
                 won = self.campaign() => won?,
             };
             let began = self.engine().clock.now();
-            // The future is boxed, because an async function that takes a future by value stores a copy of it in its
-            // own future.
+            // The future is boxed, because an async function stores another copy of a future that it receives by value.
             let term = Box::pin(body(leadership.handle()));
             let ended = tokio::select! {
                 biased;

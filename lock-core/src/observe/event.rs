@@ -15,15 +15,16 @@ use crate::owner::OwnerRecord;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LockName {
-    /// The key, with its namespace. If the lock has several keys, this is the first one. It is present even with
-    /// [`redact_keys`](crate::ManagerBuilder::redact_keys), which applies only to spans and the log.
+    /// The key, with its namespace, or the first key of a lock of several keys.
+    /// [`redact_keys`](crate::ManagerBuilder::redact_keys) does not hide it, because that option applies only to spans
+    /// and the log.
     pub key: Key,
     /// The other keys, if the request was for several.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serialize::keys"))]
     pub more: Arc<[Key]>,
     /// The template from which the key was rendered.
     pub template: Option<Cow<'static, str>>,
-    /// A text for people that says what the lock is for.
+    /// A text that describes the purpose of the lock.
     pub label: Option<Cow<'static, str>>,
     /// The kind of the lock.
     pub kind: Kind,
@@ -60,12 +61,12 @@ pub enum LockEvent {
         /// The fencing token, if it came with the grant.
         fencing_token: Option<FencingToken>,
     },
-    /// A request for the lock ended without the lock.
+    /// A request ended with an error, or was skipped, before the lock was granted.
     #[non_exhaustive]
     Refused {
         /// The lock that was requested.
         lock: LockName,
-        /// The reason: another holder, the end of the wait, or a failure of the store.
+        /// The kind of the error, such as another holder, a timeout, or a failure of the store.
         why: LockErrorKind,
         /// Whether the strategy skipped the call.
         skipped: bool,
@@ -83,14 +84,14 @@ pub enum LockEvent {
     Cancelled {
         /// The lock that was requested.
         lock: LockName,
-        /// The time from the request to its end.
+        /// The time from the request to its cancellation.
         #[cfg_attr(
             feature = "serde",
             serde(rename = "waited_ms", serialize_with = "crate::serialize::millis")
         )]
         waited: Duration,
     },
-    /// The last guard was released or dropped. The release was sent to the store, or will be.
+    /// The last guard was released or dropped. The request to the store may still be pending.
     #[non_exhaustive]
     Released {
         /// The lock that was released.
@@ -104,8 +105,7 @@ pub enum LockEvent {
         /// The fencing token, if it was requested.
         fencing_token: Option<FencingToken>,
     },
-    /// A renewal was not answered. The lock is still held. It will be lost after `left` if no renewal is answered
-    /// before then.
+    /// A renewal was not answered. The lock is still held. It will be lost after `left` if no further renewal succeeds.
     #[non_exhaustive]
     Endangered {
         /// The lock that is in danger.
@@ -161,7 +161,7 @@ pub enum LockEvent {
         /// The error of the store, or of the connection to it.
         error: String,
     },
-    /// A piece of work ran without its lock, because the store failed and the program is configured to continue.
+    /// A body ran without its lock, because the store failed and the program is configured to continue.
     #[non_exhaustive]
     Bypassed {
         /// The template of the key.
@@ -172,10 +172,10 @@ pub enum LockEvent {
     /// holder loses it at the next renewal.
     #[non_exhaustive]
     StoreEvicted {
-        /// The number of evicted keys since the last check. Not all of them need be locks.
+        /// The number of keys that were evicted since the last check. Some of them may not be locks.
         keys: u64,
     },
-    /// Events before this one were dropped, because the subscriber lagged too far. The field is their number.
+    /// The subscriber lagged too far, so this number of earlier events was dropped.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serialize::missed"))]
     Missed(u64),
 }

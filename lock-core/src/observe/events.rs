@@ -9,7 +9,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use super::event::LockEvent;
 use crate::sync::{Mutex, MutexGuard};
 
-/// Receives every event at once, in the order of emission. This is for tests. An implementation must not use the
+/// Receives every event in a test, synchronously and in the order of emission. An implementation must not use the
 /// manager.
 #[cfg(feature = "testing")]
 pub(crate) trait Witness: Send + Sync + fmt::Debug {
@@ -58,7 +58,7 @@ impl Events {
         LockEvents { events, listeners: Arc::clone(&self.listeners) }
     }
 
-    /// Returns whether there is a subscriber. Otherwise no event is made.
+    /// Returns whether there is a subscriber. Without a subscriber, no event is created.
     #[inline]
     pub(crate) fn are_wanted(&self) -> bool {
         self.listeners.load(Ordering::Relaxed) > 0
@@ -79,11 +79,12 @@ impl Events {
             To::Listeners(sender) => sender.clone(),
             _ => return,
         };
-        // The event is sent outside the lock, because a waker may drop a guard, whose release is an event too.
+        // The event is sent outside the lock. A waker that runs here may drop a guard, and its release emits another
+        // event.
         let _ = sender.send(event);
     }
 
-    /// Sends every event to `witness` from now on. If a witness exists, it stays.
+    /// Sends every later event to `witness`. Does nothing if a witness is already set.
     #[cfg(feature = "testing")]
     pub(crate) fn show(&self, witness: Arc<dyn Witness>) {
         if self.witness.set(witness).is_ok() {
@@ -93,7 +94,7 @@ impl Events {
 
     /// Ends the streams. Subscribers still receive the events that were emitted before.
     pub(crate) fn close(&self) {
-        // The last sender is dropped outside the lock too, because its drop wakes the subscribers.
+        // The last sender is dropped outside the lock, because its drop wakes the subscribers.
         let before = std::mem::replace(&mut *self.to(), To::Closed);
         drop(before);
     }
@@ -101,9 +102,9 @@ impl Events {
 
 /// The events of a manager since the call of [`LockManager::events`](crate::LockManager::events).
 ///
-/// The stream is bounded. A subscriber that lags by more than 1,024 events misses the oldest ones, and is told their
-/// number ([`LockEvent::Missed`]). No lock ever waits for a subscriber. If there are several subscribers, each receives
-/// every event.
+/// The stream is bounded. A subscriber that lags by more than 1,024 events misses the oldest events, and receives their
+/// number as [`LockEvent::Missed`]. A lock never waits for a subscriber. If there are several subscribers, each
+/// receives every event.
 pub struct LockEvents {
     events: broadcast::Receiver<LockEvent>,
     listeners: Arc<AtomicUsize>,

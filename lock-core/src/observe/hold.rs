@@ -10,8 +10,9 @@ use super::metrics::Meter;
 
 /// The record of one hold.
 ///
-/// Nothing is reported until the guard reaches its caller. Single keys of a multi-key lock, and grants without their
-/// fencing token, are never reported. An open record counts as a held lock until it is closed. Only one call closes it.
+/// A hold is reported only after its guard has reached the caller. So the single keys of a multi-key lock, and grants
+/// whose fencing token is missing, are never reported. An open record counts as a held lock until it is closed. Only
+/// the first call that closes the record returns its subject.
 #[derive(Debug, Default)]
 pub(crate) struct HoldRecorder {
     phase: AtomicU8,
@@ -24,11 +25,11 @@ const IDLE: u8 = 0;
 const OPEN: u8 = 1;
 const CLOSED: u8 = 2;
 
-/// The subject of a record without a template and a recorder, which is the usual case. It is a constant, because
+/// The subject of a record that has neither a template nor a recorder, which is the usual case. It is a static, because
 /// writing a value that other threads may read costs as much as reading a clock.
 static NOBODY: Subject = Subject { template: None, meter: Meter::NONE };
 
-/// The template and the meter of a record.
+/// The template and the meter that the reports of a hold use.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
     pub(crate) template: Option<Cow<'static, str>>,
@@ -39,7 +40,7 @@ pub(crate) struct Subject {
 #[derive(Debug)]
 pub(crate) struct HoldStart {
     pub(crate) meter: Meter,
-    /// The time from the request to the grant, or `None` if nothing observes it.
+    /// The time from the request to the grant, or `None` if no report needs it.
     pub(crate) waited: Option<Duration>,
 }
 
@@ -52,14 +53,14 @@ impl HoldRecorder {
         self.subject.get_or_init(|| Subject { template, meter })
     }
 
-    /// Returns the subject, or `None` before the guard has reached its caller.
+    /// Returns the subject, or `None` if none was set and the record is not open.
     pub(crate) fn subject(&self) -> Option<&Subject> {
         let is_open = || self.phase.load(Ordering::Acquire) == OPEN;
         self.subject.get().or_else(|| is_open().then_some(&NOBODY))
     }
 
-    /// Opens the record. Returns `false` if the record is already closed, because the lock was lost before it reached
-    /// the caller.
+    /// Opens the record. Returns `false` if the lock was lost before the guard reached the caller, which has closed the
+    /// record.
     pub(crate) fn open(&self) -> bool {
         self.phase.compare_exchange(IDLE, OPEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -69,16 +70,16 @@ impl HoldRecorder {
         (self.phase.swap(CLOSED, Ordering::AcqRel) == OPEN).then(|| self.subject.get().unwrap_or(&NOBODY))
     }
 
-    /// Closes the record like [`close`](Self::close), for the last guard of a hold that ended without a loss. No other
-    /// thread can open or close the record at this time, so one atomic step is not needed.
+    /// Closes the record like [`close`](Self::close), when the last guard of a hold ends without a loss. No other
+    /// thread can then open or close the record, so the two steps need not be atomic together.
     pub(crate) fn close_released(&self) -> Option<&Subject> {
         let was_open = self.phase.load(Ordering::Acquire) == OPEN;
         self.phase.store(CLOSED, Ordering::Release);
         was_open.then(|| self.subject.get().unwrap_or(&NOBODY))
     }
 
-    /// Continues the record of `before`, which is closed without a report because the hold has not ended. Call this
-    /// before another thread can see this record.
+    /// Continues the record `before`, and closes that record without a report, because the hold has not ended. Call
+    /// this function before another thread can access this record.
     pub(crate) fn continue_from(&self, before: &Self) {
         let subject = match before.subject.get() {
             Some(subject) => subject,
@@ -93,29 +94,29 @@ impl HoldRecorder {
         self.phase.store(OPEN, Ordering::Release);
     }
 
-    /// Returns whether nothing has to wait for the report of a long hold: the report was made, or it was due before the
-    /// guard has reached its caller.
+    /// Returns whether the timer for the report of a long hold is no longer needed. Either the report was made, or it
+    /// was deferred until the guard reaches its caller.
     pub(crate) fn is_done_with_long(&self) -> bool {
         self.deferred_long.load(Ordering::Relaxed) || self.reported_long.load(Ordering::Relaxed)
     }
 
-    /// Records that the report of a long hold is due, and must wait until the guard reaches its caller.
+    /// Records that the report of a long hold is due, but is deferred until the guard reaches its caller.
     pub(crate) fn defer_long(&self) {
         self.deferred_long.store(true, Ordering::Relaxed);
     }
 
-    /// Records that a long hold is reported. Returns `false` if an earlier call did so.
+    /// Marks the long hold as reported. Returns `false` if it was already marked.
     pub(crate) fn report_long(&self) -> bool {
         !self.reported_long.swap(true, Ordering::Relaxed)
     }
 
-    /// Returns the data that a release in the background reports about this hold.
+    /// Returns the data about this hold that a release in the background reports.
     pub(crate) fn release_context(&self) -> ReleaseContext {
         ReleaseContext { subject: self.subject.get().cloned() }
     }
 }
 
-/// The lock of a release in the background. It is empty for a claim that no caller has held.
+/// The data that a release in the background reports. It is empty for a claim that no caller has held.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReleaseContext {
     subject: Option<Subject>,
@@ -126,7 +127,7 @@ impl ReleaseContext {
         self.subject.as_ref()?.template.as_deref()
     }
 
-    /// Counts a release that was given up.
+    /// Counts a release whose retries have ended without success.
     pub(crate) fn abandoned(&self) {
         if let Some(subject) = &self.subject {
             subject.meter.release_failed(ReleaseError::Abandoned);

@@ -1,4 +1,4 @@
-//! Defines the values of metric labels. There are few, and all are known in advance.
+//! Defines the values of metric labels. The set of values is small and fixed.
 
 use crate::backend::{Ask, Renewal};
 use crate::error::{LockError, LockErrorKind, LossReason};
@@ -11,14 +11,14 @@ pub(crate) enum Outcome {
     Contended,
     /// The key was held until the wait was over.
     Timeout,
-    /// Too many requests wait.
+    /// Too many requests already wait.
     Overloaded,
     /// The key is held, and the strategy skips.
     Skipped,
     StoreError,
     /// The future of the request was dropped.
     Cancelled,
-    /// Every other error, such as an invalid request, or a manager that shuts down.
+    /// The request failed with another error, such as an invalid request or a shutdown.
     Refused,
 }
 
@@ -47,7 +47,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the outcome of a request that returned this error.
+    /// Returns the outcome of a request that failed with this error.
     pub(crate) fn from_error(error: &LockError) -> Self {
         match error.kind() {
             _ if error.is_skipped() => Self::Skipped,
@@ -66,14 +66,14 @@ impl Outcome {
         }
     }
 
-    /// Returns whether the outcome is a failure for an operator. A held lock and a skipped call are not failures,
-    /// because locks are made for that.
+    /// Returns whether an operator should see the outcome as a failure. A held lock and a skipped call are not
+    /// failures, because locks exist for these cases.
     pub(crate) fn is_failure(self) -> bool {
         matches!(self, Self::Timeout | Self::Overloaded | Self::StoreError | Self::Refused)
     }
 }
 
-/// How the use of a lock ended.
+/// How a hold of a lock ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The last guard was released or dropped.
@@ -110,7 +110,7 @@ impl End {
     }
 }
 
-/// The labels of all reasons of a loss.
+/// All reasons of a loss, in the order of their indexes.
 pub(crate) const LOSSES: [LossReason; 6] = [
     LossReason::Expired,
     LossReason::Taken,
@@ -137,7 +137,7 @@ pub(crate) enum Renewed {
     Yes,
     /// The store reports another owner.
     NotOwned,
-    /// There was no answer, or an unknown one.
+    /// The store did not answer, or the answer was not recognized.
     Unknown,
 }
 
@@ -168,7 +168,7 @@ pub(crate) enum ReleaseError {
     Unanswered,
     /// The lock already belonged to another holder.
     NotOurs,
-    /// The background has given up too. The key stays locked until its ttl is over.
+    /// The retries in the background have also ended without success. The key stays locked until its ttl is over.
     Abandoned,
 }
 
@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    /// The values are found by their indexes, and each has its own name.
+    /// Each value is found at its index in `ALL`, and has its own name.
     #[test]
     fn values_stand_in_the_order_of_their_numbers() {
         assert!(Outcome::ALL.iter().enumerate().all(|(at, one)| *one as usize == at));

@@ -16,11 +16,11 @@ use crate::key::Key;
 pub(crate) struct Settings {
     /// Whether keys must not appear in spans and in the log.
     pub(crate) redact_keys: bool,
-    /// A lock that is held for longer than this is reported.
+    /// A lock that is held for longer than this duration is reported.
     pub(crate) held_long: Duration,
-    /// A grant after a longer wait than this is logged at INFO.
+    /// A grant is logged at INFO if its request waited for longer than this duration.
     pub(crate) waited_long: Duration,
-    /// The templates whose metrics are registered at zero.
+    /// The templates whose metrics are registered at the start, with the value zero.
     pub(crate) templates: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Observer {
     clock: Clock,
 }
 
-/// The group of locks that have neither a template nor a label.
+/// The name of the group of locks that have neither a template nor a label.
 const NONE: &str = "none";
 
 impl Observer {
@@ -60,7 +60,8 @@ impl Observer {
         Self { settings, meters, events: Events::default(), throttle: Throttle::default(), clock }
     }
 
-    /// Returns the group under which a lock is counted. A group is one of few values, and never a key.
+    /// Returns the name of the group under which a lock is counted. The name is never a key, so there are only few
+    /// groups.
     pub(crate) fn group<'a>(template: Option<&'a str>, label: Option<&'a str>) -> &'a str {
         template.or(label).unwrap_or(NONE)
     }
@@ -70,19 +71,19 @@ impl Observer {
         if self.settings.redact_keys { RedactedKey::Hidden(template) } else { RedactedKey::Key(key) }
     }
 
-    /// Returns an error in the form that the log may show, because the text of an error may contain keys.
+    /// Returns an error in the form that the log may show. The text of an error may contain keys.
     pub(crate) fn redact_error<'a>(&self, error: &'a LockError) -> RedactedError<'a> {
         RedactedError::new(error, self.settings.redact_keys)
     }
 
-    /// Returns whether a warning about locks of `group` should be logged now. The inner value is the number of similar
-    /// warnings that were left out before.
+    /// Returns `Some` if a warning about locks of `group` should be logged now. The inner value is the number of
+    /// similar warnings that were suppressed before.
     pub(crate) fn admit(&self, group: &str, warning: Warning) -> Option<LeftOut> {
         let left_out = self.throttle.admit(group, warning, self.clock.now())?;
         Some((left_out > 0).then_some(left_out))
     }
 
-    /// Records that a piece of work ran without its lock.
+    /// Records that a body ran without its lock.
     pub(crate) fn record_bypass(&self, template: &str) {
         self.meter(template).record_bypass();
         self.events.emit(|| super::LockEvent::Bypassed { template: template.into() });
@@ -95,8 +96,8 @@ impl Observer {
         self.events.emit(|| super::LockEvent::StoreEvicted { keys });
     }
 
-    /// Records that the library woke up late. Everything that waits for its timers, such as a renewal, was equally
-    /// late.
+    /// Records how late a timer of the library fired. All work that waits for these timers, such as a renewal, was
+    /// equally late.
     pub(crate) fn record_stall(&self, late: Duration) {
         self.meters.stalled(late);
         // tokio's clock is excluded, because it jumps when a test advances it.
@@ -118,5 +119,5 @@ impl Observer {
     }
 }
 
-/// The number of similar warnings that were left out before this one, or `None` if there were none.
+/// The number of similar warnings that were suppressed before this warning, or `None` instead of zero.
 pub(crate) type LeftOut = Option<u64>;

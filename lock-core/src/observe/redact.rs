@@ -5,8 +5,8 @@ use std::fmt;
 use crate::error::LockError;
 use crate::key::Key;
 
-/// A key, or the template that the log shows instead. Control characters are escaped, because a key may come from
-/// outside.
+/// A key, or the template that the log shows instead. Control characters are escaped, because a key may come from an
+/// untrusted source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RedactedKey<'a> {
     Key(&'a Key),
@@ -22,7 +22,7 @@ impl fmt::Display for RedactedKey<'_> {
     }
 }
 
-/// An error, or the kind that the log shows instead.
+/// An error. If its text must be hidden, the log shows only its kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RedactedError<'a> {
     error: &'a LockError,

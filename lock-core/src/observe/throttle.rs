@@ -1,4 +1,4 @@
-//! Limits how often a repeated warning is logged, and counts the warnings that are left out.
+//! Limits how often a repeated warning is logged, and counts the suppressed warnings.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::sync::Mutex;
 
-/// The shortest time between two warnings of one kind about one template.
+/// The shortest time between two warnings of the same kind about the same template.
 const EVERY: Duration = Duration::from_secs(10);
 
 /// The maximum number of templates that are limited separately.
@@ -22,11 +22,11 @@ pub(crate) enum Warning {
     Renewal,
     Release,
     HeldLong,
-    /// A layer that uses the library refused a request, because it did not get the lock.
+    /// A layer on top of the library refused a request, because it did not acquire the lock.
     Refused,
     /// The holder is a client of another library, and its lock never expires.
     NoExpiry,
-    /// The library woke up late.
+    /// A timer of the library fired late.
     Stall,
 }
 
@@ -58,8 +58,7 @@ impl Entry {
     }
 }
 
-/// Limits how often warnings are logged. Its memory is limited: when there are too many templates, the others share one
-/// entry.
+/// Limits how often warnings are logged. To limit the memory, all templates beyond `MAX_TEMPLATES` share one entry.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
     templates: Mutex<HashMap<Box<str>, [Entry; Warning::COUNT]>>,

@@ -69,8 +69,8 @@ pub(super) fn describe() {
     });
 }
 
-/// Records whether `node` of a quorum is in quarantine. Every manager that uses the node records the same value, so it
-/// belongs to no manager's meter.
+/// Records whether `node` of a quorum is in quarantine. The gauge is not part of a manager's meter, because every
+/// manager that uses the node records the same value.
 pub(crate) fn quarantined(node: &str, is: bool) {
     if RecorderId::current().is_none() {
         return;
@@ -84,19 +84,20 @@ pub(crate) fn quarantined(node: &str, is: bool) {
     });
 }
 
-/// Counts for the locks of one template. Without a recorder it does nothing.
+/// Records the metrics of the locks of one template. Without a recorder, all methods do nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meter(Option<Arc<Series>>);
 
 impl Meter {
-    /// A meter that counts nothing.
+    /// A meter that records nothing.
     pub(crate) const NONE: Self = Self(None);
 }
 
 /// The handles of one template.
 ///
 /// Counters are registered at once, so that a rate starts from zero. The histograms of refusals and losses are
-/// registered only when they are needed: most of them never are, and each consists of many time series.
+/// registered only when they are first needed. Most of them are never needed, and each one consists of many time
+/// series.
 #[derive(Debug)]
 pub(super) struct Series {
     labels: [Label; 2],
@@ -113,7 +114,7 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// Registers the series of `template`, which start at zero.
+    /// Registers the series of `template` with the value zero.
     pub(super) fn register(template: &Arc<str>, backend: &'static str) -> Arc<Self> {
         let labels =
             [Label::new("template", Arc::clone(template)), Label::from_static_parts("backend", backend)];
@@ -153,8 +154,8 @@ impl Series {
     }
 }
 
-/// Returns the value of `cell`. If there is none, stores the result of `registers`. The cell is not locked during that
-/// call, because a recorder may call the library, which then calls this function again.
+/// Returns the value of `cell`. If the cell is empty, first stores the result of `registers`. The cell is not locked
+/// while `registers` runs, because the recorder may call the library, which may call this function again.
 fn kept(cell: &OnceLock<Histogram>, registers: impl FnOnce() -> Histogram) -> &Histogram {
     match cell.get() {
         Some(histogram) => histogram,
@@ -171,7 +172,7 @@ pub(super) fn evicted(backend: &'static str, keys: u64) {
     counter(Key::from_parts(KeyName::from_const_str(EVICTED), labels)).increment(keys);
 }
 
-/// Records an answer of a server. Answers are rare, so no handle is kept.
+/// Records an answer of a server. Answers are rare, so the handle is not cached.
 pub(super) fn node_answered(backend: &'static str, answer: &NodeAnswer<'_>) {
     let key = |name| {
         let labels =
@@ -185,7 +186,7 @@ pub(super) fn node_answered(backend: &'static str, answer: &NodeAnswer<'_>) {
     }
 }
 
-/// Records how late the library woke up.
+/// Records how late a timer of the library fired.
 pub(super) fn stalled(backend: &'static str, late: Duration) {
     let labels = vec![Label::from_static_parts("backend", backend)];
     histogram(Key::from_parts(KeyName::from_const_str(STALL_TIME), labels)).record(late);
@@ -199,7 +200,7 @@ fn key(name: &'static str, labels: &[Label; 2], more: Option<Label>) -> Key {
 #[allow(clippy::needless_pass_by_value, reason = "a key is made for its handle")]
 fn counter(key: Key) -> Counter {
     let counter = metrics::with_recorder(|recorder| recorder.register_counter(&key, &METADATA));
-    // Some recorders show only series that were written to.
+    // Some recorders show a series only after its first write.
     counter.increment(0);
     counter
 }
@@ -214,7 +215,7 @@ impl Meter {
         Self(Some(series))
     }
 
-    /// Returns whether a recorder is installed. Only then is it worth reading the clock.
+    /// Returns whether a recorder is installed. If not, callers need not read the clock.
     pub(crate) fn is_on(&self) -> bool {
         self.0.is_some()
     }
@@ -225,7 +226,7 @@ impl Meter {
         }
     }
 
-    /// Counts a request that begins.
+    /// Counts a request as pending.
     pub(crate) fn request_began(&self) {
         self.with(|series| series.pending.increment(1));
     }
@@ -239,7 +240,7 @@ impl Meter {
         });
     }
 
-    /// Counts a lock that is now held.
+    /// Counts a lock as held.
     pub(crate) fn hold_began(&self) {
         self.with(|series| series.held.increment(1));
     }
@@ -254,7 +255,7 @@ impl Meter {
         self.with(|series| series.used(end).record(held));
     }
 
-    /// Counts a renewal, answered or not.
+    /// Counts a renewal by its result, even if the store did not answer.
     pub(crate) fn renewed(&self, answer: Renewed) {
         self.with(|series| series.renewals[answer as usize].increment(1));
     }
@@ -269,12 +270,12 @@ impl Meter {
         self.with(|series| series.release_errors[why as usize].increment(1));
     }
 
-    /// Counts a piece of work that ran without its lock.
+    /// Counts one execution of a body without its lock.
     pub(crate) fn record_bypass(&self) {
         self.with(|series| series.bypassed.increment(1));
     }
 
-    /// Counts a lock that is held for long.
+    /// Counts a lock that is held for longer than the limit for a warning.
     pub(crate) fn held_long(&self) {
         self.with(|series| series.long_held.increment(1));
     }

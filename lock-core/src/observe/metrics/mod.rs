@@ -1,5 +1,5 @@
-//! Provides counters, gauges and histograms through the `metrics` facade. Without the feature `metrics` it does
-//! nothing.
+//! Provides counters, gauges and histograms through the `metrics` facade. Without the feature `metrics`, this module
+//! does nothing.
 //!
 //! `on` and `off` have the same functions. The functions of `off` are empty and inlined, and its values have no size.
 

@@ -16,14 +16,14 @@ use crate::sync::RwLock;
 /// the memory of the metrics system.
 const MAX_TEMPLATES: usize = 512;
 
-/// The label of all further templates.
+/// The label that all further templates share.
 const OTHERS: &str = "other";
 
-/// How often handles are registered again. An exporter may forget an idle series, and the counts of the old handle
-/// would then be lost.
+/// The interval after which handles are registered again. An exporter may drop an idle series. The counts of the old
+/// handle would then be lost.
 const REFRESH: Duration = Duration::from_secs(60);
 
-/// The meters of one manager. A handle is looked up by template once per request, not once per count.
+/// The meters of one manager. Each request looks up its meter by template once, and then uses it for all counts.
 #[derive(Debug)]
 pub(crate) struct Meters {
     backend: &'static str,
@@ -35,8 +35,8 @@ pub(crate) struct Meters {
 struct Cache {
     /// The recorder that registered these handles, and the time of the registration.
     of: Option<(RecorderId, Moment)>,
-    /// The series by template. `None` means that the template is known, but was not registered with this recorder since
-    /// the last refresh.
+    /// The series, keyed by template. `None` means that the template is known, but has not been registered with this
+    /// recorder since the last refresh.
     templates: HashMap<Arc<str>, Option<Arc<Series>>>,
     store: Arc<StoreSeries>,
 }
@@ -59,8 +59,9 @@ impl Cache {
         self.templates.len() >= MAX_TEMPLATES
     }
 
-    /// Changes to `recorder`, and to the handles that it has `registered`. Does nothing if another thread has already
-    /// done so. Returns the replaced handles for the caller to drop, because they are values of the application.
+    /// Stores `recorder` and the handles that it has `registered`, if no other thread has done so. Returns the handles
+    /// that are no longer used. The caller must drop them outside the lock of the cache, because they run code of the
+    /// application.
     fn renew(&mut self, recorder: RecorderId, now: Moment, mut registered: Registered) -> Registered {
         if self.is_of(recorder, now) {
             return registered;
@@ -74,7 +75,7 @@ impl Cache {
         registered
     }
 
-    /// Returns the name under which `template` is counted.
+    /// Returns the label for `template`, which is `OTHERS` if the cache is full.
     fn name(&mut self, template: &str) -> Arc<str> {
         let template =
             if self.is_full() && !self.templates.contains_key(template) { OTHERS } else { template };
@@ -87,13 +88,13 @@ impl Cache {
     }
 }
 
-/// The handles that a recorder has registered. They are made outside the lock of the cache, because a recorder is code
-/// of the application.
+/// The handles that a recorder has registered. The registration happens outside the lock of the cache, because a
+/// recorder is code of the application.
 #[derive(Debug, Default)]
 struct Registered {
     templates: HashMap<Arc<str>, Arc<Series>>,
     store: Arc<StoreSeries>,
-    /// The handles that were replaced by these.
+    /// The handles that these handles have replaced.
     replaced: Vec<Arc<Series>>,
 }
 
@@ -102,8 +103,7 @@ impl Meters {
         Self { backend, clock, cache: RwLock::default() }
     }
 
-    /// Returns the meter of `template`. If no recorder is installed, only a [registered](Self::register) template is
-    /// remembered.
+    /// Returns the meter of `template`. If no recorder is installed, returns an empty meter.
     pub(crate) fn meter(&self, template: &str, now: Moment) -> Meter {
         let Some(recorder) = RecorderId::current() else { return Meter::default() };
         {
@@ -133,8 +133,8 @@ impl Meters {
         Meter::new(series)
     }
 
-    /// If the handles are not valid for `recorder`, registers everything again. A new recorder receives all registered
-    /// templates, which start at zero.
+    /// Discards the handles if they are not valid for `recorder`. If the recorder is new, registers all known templates
+    /// with it, so that their series start at zero.
     fn refresh(&self, recorder: RecorderId, now: Moment) {
         let stale = self.cache.with(|cache| {
             let is_new = cache.of.is_none_or(|(whose, _)| whose != recorder);
@@ -151,7 +151,7 @@ impl Meters {
         drop(self.cache.with(|cache| cache.renew(recorder, now, registered)));
     }
 
-    /// Registers `template` at zero as soon as a recorder exists.
+    /// Registers `template` with the value zero. Without a recorder, the registration is done when one is installed.
     pub(crate) fn register(&self, template: &str) {
         self.cache.with(|cache| cache.name(template));
         self.meter(template, self.clock.now());
@@ -168,7 +168,8 @@ impl Meters {
         Arc::clone(&self.cache.read().store)
     }
 
-    /// Measures the time of a call to the store. A call that is dropped before its answer is not counted.
+    /// Runs a call to the store, and records how long it takes. A call that is dropped before its answer is not
+    /// recorded.
     pub(crate) async fn timed<F: Future>(&self, op: Op, call: F) -> F::Output {
         let Some(recorder) = RecorderId::current() else { return call.await };
         let sent = self.clock.now();
@@ -177,7 +178,7 @@ impl Meters {
         answer
     }
 
-    /// Counts evicted keys. Evictions are rare, so no handle is kept.
+    /// Counts evicted keys. Evictions are rare, so the handle is not cached.
     pub(crate) fn evicted(&self, keys: u64) {
         if RecorderId::current().is_some() {
             evicted(self.backend, keys);
@@ -187,13 +188,13 @@ impl Meters {
     /// Records an answer of a server of the store.
     pub(crate) fn node_answered(&self, answer: &NodeAnswer<'_>) {
         if let Some(recorder) = RecorderId::current() {
-            // This call registers the descriptions, because a server answers before the first lock is acquired.
+            // A server may answer before the first lock is acquired, so this call first registers the descriptions.
             self.store(recorder, self.clock.now());
             node_answered(self.backend, answer);
         }
     }
 
-    /// Records that the library woke up late.
+    /// Records how late a timer of the library fired.
     pub(crate) fn stalled(&self, late: Duration) {
         if RecorderId::current().is_some() {
             stalled(self.backend, late);

@@ -4,20 +4,20 @@ use metrics::Recorder;
 
 /// The identity of a recorder, which is its address.
 ///
-/// A process installs at most one recorder, so there is either no value or always the same one. Tests replace the
-/// recorder on their thread. A recorder at the address of an earlier one counts as that earlier one, so each test makes
-/// its own manager.
+/// A process installs at most one recorder, so the identity changes at most once. Tests, however, replace the recorder
+/// on their thread, and a new recorder may have the address of a dropped one. So each test creates its own manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecorderId(usize);
 
 impl RecorderId {
-    /// Returns the recorder of the calling thread, or `None` if no recorder is installed.
+    /// Returns the identity of the calling thread's recorder, or `None` if no recorder is installed.
     pub(super) fn current() -> Option<Self> {
         metrics::with_recorder(Self::new)
     }
 
-    /// Returns `None` for the recorder that the facade uses before one is installed. That recorder has size zero and is
-    /// in the memory of the facade. An installed recorder of size zero has no memory, and its address is its alignment.
+    /// Returns `None` for the placeholder that the facade uses before a recorder is installed. The placeholder has size
+    /// zero, but an address in the memory of the facade. An installed recorder of size zero has no memory, so its
+    /// address equals its alignment.
     fn new(recorder: &dyn Recorder) -> Option<Self> {
         let address = std::ptr::from_ref(recorder).cast::<()>().addr();
         let nobody = size_of_val(recorder) == 0 && address != align_of_val(recorder);

@@ -1,7 +1,7 @@
-//! Collects the templates of the attributes of a program, so that no one has to list them. `options/attributes.rs`,
-//! which collects the profiles of the attributes, explains how and why.
+//! Collects the templates of the attributes of a program, so that the program does not have to list them. The comment
+//! in `options/attributes.rs`, which collects the profiles, explains how and why.
 
-/// The template of an attribute that has no `manager`.
+/// The template of an attribute without the option `manager`.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct NamedTemplate(&'static str);
@@ -9,7 +9,7 @@ pub struct NamedTemplate(&'static str);
 inventory::collect!(NamedTemplate);
 
 impl NamedTemplate {
-    /// Makes the entry that the generated code registers.
+    /// Creates the entry that the generated code registers.
     #[must_use]
     pub const fn new(template: &'static str) -> Self {
         Self(template)
@@ -21,7 +21,7 @@ pub(crate) fn templates_of_attributes() -> impl Iterator<Item = &'static str> {
     inventory::iter::<NamedTemplate>.into_iter().map(|named| named.0)
 }
 
-/// Registers the template of an attribute. Without the feature `metrics` this macro expands to nothing.
+/// Registers the template of an attribute. Without the feature `metrics`, this macro expands to nothing.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __named_template {
