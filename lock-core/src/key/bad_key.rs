@@ -1,10 +1,10 @@
-//! Keeps the reason of a refused key until the request is made.
+//! Stores the reason why a key was refused until the request runs.
 
 use std::sync::Arc;
 
 use crate::error::{LockError, LockErrorKind};
 
-/// The reason why a key was refused. It exists because a request can be cloned, and an error cannot.
+/// The reason why a key was refused. Unlike an error, it can be cloned, as a request must be.
 #[derive(Clone, Debug)]
 pub(crate) struct BadKey {
     pub(crate) kind: LockErrorKind,

@@ -1,4 +1,4 @@
-//! Makes errors that name a key.
+//! Adds keys to errors.
 
 use super::Key;
 use crate::error::{LockError, LockErrorKind, LossReason};
@@ -15,12 +15,12 @@ impl LockError {
         self.of_latch().with_key(key)
     }
 
-    /// Adds the key, if the error does not name one yet.
+    /// Adds the key if the error does not name a key yet.
     pub(crate) fn or_key(self, key: &Key) -> Self {
         if self.key().is_some() { self } else { self.with_key(key) }
     }
 
-    /// Makes the error for a lock that was held and then lost.
+    /// Creates the error for a lock that was held and then lost.
     pub(crate) fn lost(key: &Key, reason: LossReason) -> Self {
         Self::new(LockErrorKind::Lost, reason.to_string()).with_loss(reason).with_key(key)
     }

@@ -1,4 +1,4 @@
-//! Renders a key piece by piece.
+//! Defines [`KeyBuilder`], which renders a key piece by piece.
 
 use std::fmt::{Display, Write};
 
@@ -21,18 +21,18 @@ use crate::error::{LockError, LockErrorKind, Result};
 #[must_use = "a builder does nothing until `finish`"]
 pub struct KeyBuilder {
     text: String,
-    /// The end of the last value, or `None` before the first value.
+    /// The position in `text` where the last value ends. `None` means that no value was added.
     value_end: Option<usize>,
     failure: Option<&'static str>,
 }
 
 impl KeyBuilder {
-    /// Makes a builder without any text.
+    /// Creates a builder without any text.
     pub fn new() -> Self {
         Self { text: String::with_capacity(64), value_end: None, failure: None }
     }
 
-    /// Adds text of the program, unchanged.
+    /// Adds fixed text, which is not encoded.
     pub fn literal(mut self, text: &str) -> Self {
         self.text.push_str(text);
         self

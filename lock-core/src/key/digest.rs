@@ -1,5 +1,5 @@
-//! Shortens a text that is too long for a key. The result is a readable prefix, `#`, and half of the SHA-256 of the
-//! text.
+//! Shortens a text that is too long for a key. The result consists of a readable prefix, `#`, and half of the SHA-256
+//! hash of the text.
 
 use std::fmt::Write;
 
@@ -10,16 +10,16 @@ use super::namespace::MAX_NAMESPACE_LEN;
 /// The maximum length of a key in bytes, including its namespace.
 pub(super) const MAX_LEN: usize = 512;
 
-/// The separator between the prefix and the hash. No rendered value contains it, because values are encoded.
+/// The separator between the prefix and the hash. Rendered values never contain it, because values are encoded.
 const SEPARATOR: char = '#';
 const HASH_BYTES: usize = 16;
 /// The length of the separator and the hexadecimal hash.
 const TAIL_LEN: usize = 1 + 2 * HASH_BYTES;
 const PREFIX_LEN: usize = MAX_LEN - TAIL_LEN;
-/// The minimum length of a shortened text. A prefix may end up to three bytes early, so that it does not split a
+/// The minimum length of a shortened text. A prefix may be up to three bytes shorter, so that it does not end inside a
 /// character of four bytes.
 const SHORTEST_OUTPUT: usize = PREFIX_LEN - 3 + TAIL_LEN;
-/// From this length on, a text may be as long as a shortened text, if a namespace and a `:` precede it.
+/// The minimum length of a text that, with a namespace and a `:`, is as long as a shortened text.
 const MISTAKABLE_LEN: usize = SHORTEST_OUTPUT - (MAX_NAMESPACE_LEN + 1);
 
 /// Returns whether `text` is too long for a key.
@@ -29,10 +29,10 @@ pub(super) fn is_too_long(text: &str) -> bool {
 
 /// Returns whether `text` could be mistaken for a shortened text, with or without a namespace.
 ///
-/// The values of a template such as `<a>#<b>` can imitate the prefix and the hash of a longer key. Rendering therefore
-/// shortens such a text too, so that two rendered keys are equal only if their hashes collide.
-/// [`Key::new`](super::Key::new) does not shorten such a text, because a key from the store or a log must name the same
-/// lock.
+/// The values of a template such as `<a>#<b>` can imitate the prefix and the hash of a longer key. So rendering
+/// shortens such a text too, and two different rendered texts give the same key only if their hashes collide.
+/// [`Key::new`](super::Key::new) does not shorten such a text, because the text of an existing key, copied from the
+/// store or a log, must give the same key.
 pub(super) fn is_mistakable(text: &str) -> bool {
     let Some(tail) = text.len().checked_sub(TAIL_LEN).and_then(|at| text.get(at..)) else {
         return false;
@@ -57,7 +57,7 @@ pub(super) fn shorten(text: &str) -> String {
     short
 }
 
-/// Returns the longest prefix of `text` that fits, and does not end inside a character.
+/// Returns the longest prefix of `text` that fits and does not end inside a character.
 fn prefix(text: &str) -> &str {
     let mut end = text.len().min(PREFIX_LEN);
     while !text.is_char_boundary(end) {

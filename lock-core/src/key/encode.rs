@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// Returns whether an encoded value can contain `byte`. It can contain unreserved characters, and `%` before two
-/// hexadecimal digits.
+/// Returns whether an encoded value can contain `byte`. An encoded value contains only unreserved characters and `%`.
 pub(super) fn can_be_in_value(byte: u8) -> bool {
     is_unreserved(byte) || byte == b'%'
 }
@@ -12,28 +11,28 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || is_mark(byte)
 }
 
-/// Returns whether `byte` is an unreserved character other than a letter or a digit. The encoding of a byte never
-/// contains one.
+/// Returns whether `byte` is a mark: an unreserved character that is not a letter or a digit. A `%` encoding contains
+/// no mark.
 fn is_mark(byte: u8) -> bool {
     matches!(byte, b'.' | b'_' | b'~' | b'-')
 }
 
-/// How the text between two placeholders separates their values.
+/// Describes how the text between two placeholders separates their values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Boundary {
     /// The text contains a character that no encoded value contains.
     Hard,
-    /// The only separating character in the text is this mark. It must be encoded in the value after the text.
+    /// The text separates the values only by this mark. So the value after the text must encode the mark.
     Mark(u8),
-    /// The text separates nothing: `("ab", "c")` and `("a", "bc")` would result in the same key.
+    /// The text does not separate the values: `("ab", "c")` and `("a", "bc")` would result in the same key.
     None,
 }
 
 impl Boundary {
     /// Returns how `literal` separates the values before and after it.
     ///
-    /// Read such a key from the right: the first mark is the one in `literal`, because the value after it contains
-    /// none. So it is enough to encode the mark in that value, whatever the value before contains.
+    /// If the separator is a mark, the value after `literal` encodes that mark. So the last such mark in the rendered
+    /// text belongs to `literal`, even if the value before it contains the same mark.
     pub(super) fn in_literal(literal: &str) -> Self {
         if literal.bytes().any(|byte| !can_be_in_value(byte)) {
             return Self::Hard;
@@ -46,7 +45,7 @@ impl Boundary {
     }
 }
 
-/// Encodes the written text byte by byte, and appends the result to another text.
+/// A writer that encodes text byte by byte, and appends the result to `out`.
 #[derive(Debug)]
 pub(super) struct Encoder<'a> {
     out: &'a mut String,

@@ -4,7 +4,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use once_cell::sync::Lazy;
 
-/// The state is random in each process, because keys often contain text that strangers send.
+/// The state of the hash function. It is random in each process, because keys often contain text from untrusted
+/// clients.
 static STATE: Lazy<RandomState> = Lazy::new(RandomState::new);
 
 /// Returns the hash of a key with this text.
@@ -12,7 +13,7 @@ pub(super) fn hash_of(text: &str) -> u64 {
     STATE.hash_one(text)
 }
 
-/// A hasher that returns the hash that a key writes into it.
+/// A hasher that returns the hash value that a key writes into it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HashOfKey(u64);
 
@@ -25,7 +26,7 @@ impl Hasher for HashOfKey {
         self.0 = hash;
     }
 
-    // A key writes a single number, so this is not called for keys.
+    // Keys do not call this method, because a key writes a single number.
     fn write(&mut self, bytes: &[u8]) {
         self.0 = STATE.hash_one((self.0, bytes));
     }
@@ -37,7 +38,7 @@ mod tests {
 
     use crate::key::{Key, KeyBuilder, KeyMap};
 
-    /// A store returns only the text of a key, so that text must find the same entry.
+    /// A store returns only the text of a key. A key that is created from that text must find the same entry.
     #[test]
     fn a_key_that_is_made_again_of_its_text_is_found() {
         let long = "k".repeat(2 * Key::MAX_LEN);
@@ -55,7 +56,7 @@ mod tests {
         }
     }
 
-    /// If these bits were equal, all keys of one shard would collide in the map of the shard.
+    /// The keys of one shard must differ in the bits that the map uses. Otherwise they would all collide in the map.
     #[test]
     fn the_keys_of_one_shard_differ_in_the_bits_of_its_map() {
         let keys = (0..10_000).map(|i| Key::new(&format!("order:{i}")).expect("a key"));

@@ -1,23 +1,23 @@
 //! Defines keys, which name what is locked, and the templates from which keys are rendered.
 //!
 //! A [`Key`] is the rendered name, such as `order:42`. A [`KeyTemplate`] is the text from which a key is rendered, such
-//! as `order:<id>`. A [`KeyBuilder`] renders a key without parsing; the attribute macro generates calls of it. For the
-//! same template and values, both produce the same key.
+//! as `order:<id>`. A [`KeyBuilder`] renders a key without parsing a template. The attribute macro generates calls of
+//! the builder. For the same template and values, a template and a builder produce the same key.
 //!
 //! # Different values, different keys
 //!
-//! Values often come from a URL. So a client must not be able to reach another key by its choice of a value.
+//! Values often come from a URL. A client must not be able to reach another key by choosing a special value.
 //!
 //! - Every byte of a value outside `[A-Za-z0-9._~-]` is written as `%` and two upper-case hexadecimal digits. The id
 //!   `a:b` in `order:<id>` gives `order:a%3Ab`, never the `order:a:b` of `order:<id>:<part>`.
 //! - Two placeholders need a character between them that values cannot contain: `<tenant>:<id>`. If the text between
 //!   them has only letters, digits and some of the marks `-`, `.`, `_` and `~`, as in `<tenant>-<id>`, then the last
-//!   such mark is also encoded in the second value: `acme-42`, but `acme-4%2D2`. Without any mark, the template is
-//!   refused.
-//! - An empty value renders as nothing, which is unambiguous for the same reason. If a whole key is empty, the result
-//!   is [`InvalidKey`](crate::LockErrorKind::InvalidKey).
-//! - A text longer than [`Key::MAX_LEN`] bytes becomes a readable prefix, `#` and 128 bits of its SHA-256. The result
-//!   is the same in every version of this crate.
+//!   such mark is also encoded in the second value: the id `42` gives `acme-42`, and `4-2` gives `acme-4%2D2`. Without
+//!   such a mark, the template is refused.
+//! - An empty value adds no text. The key is still unambiguous, for the same reason. If the whole key is empty, the
+//!   result is [`InvalidKey`](crate::LockErrorKind::InvalidKey).
+//! - A text longer than [`Key::MAX_LEN`] bytes is replaced by a readable prefix, `#` and 128 bits of its SHA-256 hash.
+//!   The result is the same in every version of this crate.
 //!
 //! # Different templates, different keys
 //!
@@ -30,10 +30,11 @@
 //! | `job:<name>`, `nightly` | `job:nightly` | `job:nightly` |
 //! | `order:<id>`, `7.items` | `order:<id>.items`, `7` | `order:7.items` |
 //!
-//! In such a case, one of the two waits for the other without need, and a client that chooses the value can cause this.
-//! Be careful with a fixed name in place of a placeholder: write `job:name:<name>` and `job:nightly`.
+//! In such a case, two unrelated locks block each other, and a client that chooses the value can cause this. Avoid a
+//! fixed name at the position where another template has a placeholder: write `job:name:<name>` and `job:nightly`.
 //! [`KeyTemplate::clash`] finds a key that two templates have in common. The attribute checks the templates in one
-//! `keys = [..]` at compile time. It cannot see all templates of a program, so compare those in a test.
+//! `keys = [..]` at compile time. The attribute cannot compare templates of different functions, so compare them in a
+//! test.
 //!
 //! # Examples
 //!

@@ -9,7 +9,7 @@ use super::hash::HashOfKey;
 use super::{digest, hash};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// A map by key. It uses the hash that is stored in the key.
+/// A map from keys to values, which uses the hash that is stored in the key.
 pub(crate) type KeyMap<V> = HashMap<Key, V, BuildHasherDefault<HashOfKey>>;
 
 /// The rendered name of what is locked, such as `order:42`.
@@ -50,12 +50,12 @@ impl Key {
     /// The maximum length of a key in bytes, including its namespace.
     pub const MAX_LEN: usize = digest::MAX_LEN;
 
-    /// Makes a key from `text`, without encoding anything in it.
+    /// Creates a key from `text`, without encoding.
     ///
     /// For text from outside the program, use a [`KeyTemplate`](super::KeyTemplate) or a
-    /// [`KeyBuilder`](super::KeyBuilder), which encode it. A text longer than [`Key::MAX_LEN`] bytes becomes a readable
-    /// prefix, `#`, and the first 128 bits of its SHA-256 in hexadecimal. The text of such a key results in the same
-    /// key again.
+    /// [`KeyBuilder`](super::KeyBuilder), which encode the text. A text longer than [`Key::MAX_LEN`] bytes is replaced
+    /// by a readable prefix, `#`, and the first 128 bits of its SHA-256 hash in hexadecimal. If the text of such a key
+    /// is passed to this function, the result is the same key.
     ///
     /// # Errors
     ///
@@ -70,8 +70,8 @@ impl Key {
         Ok(Self::fit(text))
     }
 
-    /// Makes a key from text that was rendered from a template. Unlike [`Key::new`], this also shortens a text that
-    /// looks like a shortened one.
+    /// Creates a key from a text that was rendered from a template. Unlike [`Key::new`], this function also shortens a
+    /// text that looks like a shortened text.
     pub(super) fn from_rendered(text: &str) -> Result<Self> {
         if text.is_empty() {
             return Err(LockError::new(
@@ -109,8 +109,8 @@ impl Key {
         &self.text
     }
 
-    /// Returns the shard, out of `shards`, to which the key belongs. It depends on other bits of the hash than the
-    /// position of the key in the [`KeyMap`] of the shard.
+    /// Returns the index of the shard, out of `shards`, to which the key belongs. The shard and the position of the key
+    /// in the [`KeyMap`] of the shard depend on different bits of the hash.
     pub(crate) fn shard(&self, shards: usize) -> usize {
         #[allow(clippy::cast_possible_truncation, reason = "the upper bits are cut off before")]
         let half = (self.hash >> 32) as u32 as usize;
@@ -122,7 +122,7 @@ impl Key {
         self.hash
     }
 
-    /// Does the same as [`in_namespace`](Self::in_namespace), for a key that is not needed without its namespace.
+    /// Does the same as [`in_namespace`](Self::in_namespace), but consumes the key.
     pub(crate) fn into_namespace(self, namespace: &str) -> Self {
         if namespace.is_empty() { self } else { self.in_namespace(namespace) }
     }
@@ -130,7 +130,7 @@ impl Key {
     /// Returns the key `<namespace>:<key>`, or the key itself if `namespace` is empty.
     ///
     /// A result longer than [`Key::MAX_LEN`] bytes is shortened like any other key. Different keys of one namespace
-    /// stay different. The same holds for keys of two namespaces, if both are valid
+    /// stay different. Keys of different namespaces are different too, if both namespaces are valid
     /// ([`validate_namespace`](super::validate_namespace)) and not empty.
     #[must_use]
     pub fn in_namespace(&self, namespace: &str) -> Self {
@@ -147,8 +147,8 @@ impl fmt::Display for Key {
     }
 }
 
-/// Writes the hash that is stored in the key, because a key is looked up many times. The hash differs from process to
-/// process, so no client can choose keys that collide.
+/// Writes the stored hash. A key is looked up many times, so its hash is computed only once. The hash differs from
+/// process to process, so no client can choose keys that collide.
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
@@ -161,7 +161,7 @@ impl AsRef<str> for Key {
     }
 }
 
-/// Anything that can name a lock: text, a [`Key`], or the result of rendering one.
+/// A value that can name a lock: a text, a [`Key`], or the result of rendering a key.
 ///
 /// # Examples
 ///
@@ -182,11 +182,11 @@ impl AsRef<str> for Key {
     note = "build one with `KeyBuilder::new().literal(\"order:\").value(&id).finish()`, which encodes the value"
 )]
 pub trait IntoKey {
-    /// Makes the key.
+    /// Converts the value into a key.
     ///
     /// # Errors
     ///
-    /// [`LockErrorKind::InvalidKey`] if the text is empty. If `self` is an error, that error.
+    /// [`LockErrorKind::InvalidKey`] if the text is empty. If `self` is an error, that error is returned.
     fn into_key(self) -> Result<Key>;
 }
 

@@ -9,7 +9,7 @@ pub(super) const MAX_NAMESPACE_LEN: usize = 64;
 ///
 /// # Errors
 ///
-/// [`LockErrorKind::InvalidRequest`], which names the wrong character or the length.
+/// [`LockErrorKind::InvalidRequest`]. The error names the wrong character or the length.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! Defines [`KeyTemplate`], from which keys are rendered.
+//! Defines [`KeyTemplate`], the text from which keys are rendered.
 
 use std::fmt;
 use std::str::FromStr;
@@ -36,21 +36,21 @@ impl KeyTemplate {
     ///
     /// # Errors
     ///
-    /// [`LockErrorKind::InvalidKey`], which names the byte and what was expected there. The template may be empty. A
-    /// placeholder may be empty, not closed, or inside another one. Or no text between two placeholders separates their
-    /// values (see the [module](super)).
+    /// [`LockErrorKind::InvalidKey`] if the template is empty, or if a placeholder is empty, not closed, or inside
+    /// another placeholder. Also if no text between two placeholders separates their values (see the [module](super)).
+    /// The error names the position and what was expected there.
     pub fn parse(text: &str) -> Result<Self> {
         let pieces = split(text).map_err(|broken| invalid(text, broken))?;
         Ok(Self { source: text.into(), pieces })
     }
 
-    /// Returns the template as it was written.
+    /// Returns the text of the template.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.source
     }
 
-    /// Returns the names of the placeholders from left to right. A name that is used twice is returned twice.
+    /// Returns the names of the placeholders from left to right. If a name is used twice, it is returned twice.
     pub fn placeholders(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Placeholder(name) => Some(&**name),
@@ -62,7 +62,7 @@ impl KeyTemplate {
     ///
     /// # Errors
     ///
-    /// The first error of `lookup`; [`LockErrorKind::InvalidKey`] if the key would be empty, or the `Display` of a
+    /// The first error of `lookup`, or [`LockErrorKind::InvalidKey`] if the key would be empty or the `Display` of a
     /// value fails.
     pub fn render<V: fmt::Display>(&self, mut lookup: impl FnMut(&str) -> Result<V>) -> Result<Key> {
         let mut key = KeyBuilder::new();
@@ -75,8 +75,8 @@ impl KeyTemplate {
         key.finish()
     }
 
-    /// Renders a label. The values in it are not encoded. `lookup` returns the value of each placeholder. A label of
-    /// more than 256 bytes is cut.
+    /// Renders a label, in which values are not encoded. `lookup` returns the value of each placeholder. A label of
+    /// more than 256 bytes is truncated.
     #[must_use]
     pub fn render_label<V: fmt::Display>(&self, mut lookup: impl FnMut(&str) -> V) -> String {
         let mut label = LabelBuilder::new();
@@ -92,10 +92,11 @@ impl KeyTemplate {
     /// Returns a key that both templates can render although their fixed texts differ. Returns `None` if there is no
     /// such key.
     ///
-    /// `job:<name>` and `job:nightly` have such a key, and so have `order:<id>` and `order:<id>.items`. If templates
-    /// differ only in letters, digits, `.`, `_`, `~` and `-`, a value of one can imitate the fixed text of the other.
-    /// Put a character such as `:`, `/` or `#` there. Templates with the same fixed texts, such as `account:<from>` and
-    /// `account:<to>`, name one thing in two ways, and never clash. A program can compare its templates in a test.
+    /// `job:<name>` and `job:nightly` have such a key, and so have `order:<id>` and `order:<id>.items`. If two
+    /// templates differ only in letters, digits, `.`, `_`, `~` and `-`, a value of one template can imitate the fixed
+    /// text of the other. To avoid a clash, let the templates differ in a character such as `:`, `/` or `#`. Templates
+    /// with the same fixed texts, such as `account:<from>` and `account:<to>`, name the same keys and never clash. A
+    /// program can compare its templates in a test.
     ///
     /// # Examples
     ///
@@ -113,9 +114,9 @@ impl KeyTemplate {
         self.clash_with_values(other, |_name| Values::Text)
     }
 
-    /// Does the same as [`clash`](Self::clash), with known types of values: `values` returns which characters the
-    /// values of a placeholder consist of. A number cannot imitate `nightly`, so with a number `job:<id>` and
-    /// `job:nightly` do not clash.
+    /// Does the same as [`clash`](Self::clash) for values of known types. `values` returns the set of characters that
+    /// the values of a placeholder consist of. For example, if `id` is a number, it cannot imitate `nightly`, so
+    /// `job:<id>` and `job:nightly` do not clash.
     #[must_use]
     pub fn clash_with_values(&self, other: &Self, values: impl Fn(&str) -> Values) -> Option<String> {
         clash::clash(&self.parts(&values), &other.parts(&values))
@@ -132,7 +133,7 @@ impl KeyTemplate {
     }
 }
 
-/// Returns the error for a broken template: the byte, and what was expected there.
+/// Returns the error for a broken template, with the position of the mistake and what was expected there.
 fn invalid(text: &str, broken: Broken<'_>) -> LockError {
     let (at, detail) = match broken {
         Broken::Empty => {

@@ -1,4 +1,4 @@
-//! Tests the promises of the whole module: outputs that must not change, and different keys for different values.
+//! Tests the guarantees of the whole module: the outputs do not change, and different values give different keys.
 
 mod clashing;
 
@@ -15,8 +15,8 @@ fn key(text: &str) -> String {
     Key::new(text).unwrap().as_str().to_owned()
 }
 
-/// Processes of different versions must agree on these texts. A change here breaks locks that are held during an
-/// upgrade.
+/// Processes with different versions of this crate must agree on these texts. A change breaks locks that are held
+/// during an upgrade.
 #[test]
 fn golden_outputs() {
     let rendered =
@@ -38,7 +38,7 @@ fn golden_outputs() {
     for (text, expected) in [
         ("x".repeat(512), "x".repeat(512)),
         ("x".repeat(513), format!("{}#35ade0090e64e74d6ad04204009c23a4", "x".repeat(479))),
-        // These texts have characters of two and three bytes. The cut comes before the character that does not fit.
+        // These texts have characters of two and three bytes. The prefix ends before the character that does not fit.
         ("é".repeat(300), format!("{}#7250b66610f8b7dbd6f5e5426d2143bc", "é".repeat(239))),
         ("€".repeat(200), format!("{}#f31cfff8b432ed05512cd9a8823fd990", "€".repeat(159))),
     ] {
@@ -126,7 +126,7 @@ fn a_builder_refuses_values_that_run_together() {
     }
 }
 
-/// Values that imitate the prefix and the hash of another key must not result in that key.
+/// Values that imitate the prefix and the hash of a shortened key must not result in that key.
 #[test]
 fn a_shortened_key_cannot_be_spelt() {
     let template = KeyTemplate::parse("<a>#<b>").unwrap();
@@ -139,7 +139,7 @@ fn a_shortened_key_cannot_be_spelt() {
         let tail = whole.as_str().strip_prefix(&format!("{namespace}:")).unwrap();
         let (prefix, hash) = tail.rsplit_once('#').unwrap();
         assert_ne!(render(prefix, hash).in_namespace(namespace), whole, "{namespace}");
-        // A text of at most 512 bytes is shortened only if the namespace makes it longer.
+        // This text is shortened only because the namespace makes it longer than 512 bytes.
         let plain = render(&"x".repeat(505), "y");
         let whole = plain.in_namespace(namespace);
         if let Some((prefix, hash)) = whole.as_str()[namespace.len() + 1..].rsplit_once('#')
@@ -168,7 +168,7 @@ fn encode(value: &str) -> String {
     text
 }
 
-/// Decodes an encoded value. This is possible only because no two values are encoded alike.
+/// Decodes an encoded value. This is possible because different values have different encodings.
 fn decode(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((&first, tail)) = rest.split_first() {
@@ -184,7 +184,7 @@ fn decode(text: &str) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// Generates any text, and texts of the few characters that could be mistaken for a separator or an encoded character.
+/// Generates arbitrary texts, and texts that consist only of characters that occur in separators and encodings.
 fn values() -> impl Strategy<Value = String> {
     prop_oneof![
         6 => "[a2D:%#.~<>-]{0,6}",
@@ -194,7 +194,7 @@ fn values() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Generates separators that a template accepts; `<` is written twice.
+/// Generates separators that a template accepts. `<` is written twice.
 fn separators() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a2D:%#.~>-]{0,3}[:#/.~-][a2D:%.-]{0,2}",
@@ -224,7 +224,7 @@ fn with_template(separators: &[String; 2], values: &[String; 3]) -> Key {
     template.render(|name| Ok(&values[name.parse::<usize>().unwrap()])).unwrap()
 }
 
-/// Splits the characters of all values at other places, so that only the boundaries differ.
+/// Splits the concatenated values at other places, so that only the boundaries differ.
 fn resplit(values: &[String; 3], first: usize, second: usize) -> [String; 3] {
     let all: Vec<char> = values.concat().chars().collect();
     let first = first % (all.len() + 1);
@@ -270,7 +270,7 @@ proptest! {
     ) {
         let key = with_builder(&separators, &values);
         prop_assert_eq!(key == with_builder(&separators, &others), values == others);
-        // This is the likeliest collision: the same text, with the separator at another place.
+        // This is the most likely collision: the same text, split at another occurrence of the separator.
         let text = format!("{}{}{}", values[0], separators[0], values[1]);
         let places: Vec<_> = text.match_indices(&*separators[0]).collect();
         let (place, _) = places[moved % places.len()];

@@ -11,28 +11,27 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::hub::Hub;
 use crate::key::{BadKey, IntoKey, Key};
 
-/// A count-down latch that all processes share. It is set to a count once, and then counted down. When the count
-/// reaches zero, it opens for all waiters. [`LockManager::latch`](crate::LockManager::latch) makes a latch. It sends
-/// requests only when one of its methods is called.
+/// A count-down latch that all processes share. A program sets the latch to a count once, and then counts it down. When
+/// the count reaches zero, the latch opens for all waiters. [`LockManager::latch`](crate::LockManager::latch) creates a
+/// latch. A latch sends requests only when one of its methods is called.
 ///
-/// A latch has no holder: there is no guard, and dropping the latch does nothing. Clones are the same latch, and so are
-/// latches of the same key in other processes. A latch only counts *down*, and does not close again. For another round,
-/// use another key, such as `deploy:43`. Nothing deletes a latch, but the store forgets it when its [`ttl`](Self::ttl)
-/// is over. Do not use one key for a lock and a latch at the same time, because the store may refuse that with
-/// [`InvalidRequest`](LockErrorKind::InvalidRequest).
+/// A latch has no holder: there is no guard, and dropping the latch does nothing. All clones, and all latches of the
+/// same key in other processes, are the same latch. A latch only counts *down*, and does not close again. For another
+/// round, use another key, such as `deploy:43`. A latch cannot be deleted, but it expires in the store when its
+/// [`ttl`](Self::ttl) is over. Do not use one key for a lock and a latch at the same time, because the store may refuse
+/// that with [`InvalidRequest`](LockErrorKind::InvalidRequest).
 ///
 /// # The lease
-/// Like a lock, a latch has a lease of its [`ttl`](Self::ttl) in the store, so that the latch of a job that died
-/// expires. Setting the latch, counting it down and waiting for it each extend the lease to another ttl. After a whole
-/// ttl without any of these, the store forgets the latch, **open or not**, as if it had never been set. So the ttl must
-/// be at least
+/// Like a lock, a latch has a lease in the store, so that the latch of a dead job expires. A call that sets the latch,
+/// counts it down or waits for it extends the lease to the [`ttl`](Self::ttl). After a whole ttl without such a call,
+/// the latch expires, **open or not**, as if it had never been set. So the ttl must be at least
 /// - the longest time without a waiter and without a count, and
 /// - the longest time after the opening at which a wait may still start.
 ///
 /// # Retries count once
-/// The store may have executed a command although its answer got lost. [`set`](Self::set) and
-/// [`count_down`](Self::count_down) therefore retry with the same owner token, so that one call never counts twice. Two
-/// calls do count twice. So a worker that crashed after it counted down must not count down again after its restart.
+/// If the answer of the store is lost, the command may still have been executed. So [`set`](Self::set) and
+/// [`count_down`](Self::count_down) retry with the same owner token, and one call never counts twice. Two calls,
+/// however, count twice. So a worker that crashed after it counted down must not count down again after its restart.
 ///
 /// # Examples
 /// ```
@@ -72,29 +71,29 @@ impl CountDownLatch {
         Self { hub, key, ttl }
     }
 
-    /// Sets the lease: how long the store keeps the latch after the last call that set it, counted it down or waited
-    /// for it. A ttl shorter than the rest of the current lease does not shorten the lease. Default: the manager's ttl,
-    /// 10 s.
+    /// Sets the length of the lease, which is how long the store keeps the latch after the last call that set it,
+    /// counted it down or waited for it. A ttl shorter than the rest of the current lease does not shorten the lease.
+    /// Default: the manager's ttl, which is 10 s if not set.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// Sets the latch to `count` if it is not set, and returns whether this call has set it. A latch that is set keeps
-    /// its count. So several processes may all call this method, and one of them sets the latch.
+    /// Sets the latch to `count` if it is not set, and returns whether this call has set it. A latch that is already
+    /// set keeps its count. So several processes may call this method, and only one of them sets the latch.
     ///
     /// # Errors
     /// - [`InvalidRequest`](LockErrorKind::InvalidRequest): `count` is 0, or the store cannot hold the ttl;
     ///   [`InvalidKey`](LockErrorKind::InvalidKey); [`Unsupported`](LockErrorKind::Unsupported) on a store without
     ///   latches. These are returned before any I/O.
     /// - [`Unavailable`](LockErrorKind::Unavailable), [`NoQuorum`](LockErrorKind::NoQuorum): the store did not answer,
-    ///   in spite of retries for up to the ttl. The latch may be set.
-    /// - [`Lost`](LockErrorKind::Lost): the store forgot the latch before it answered.
-    /// - [`ShuttingDown`](LockErrorKind::ShuttingDown): the manager is shutting down. If that ended the retries, the
-    ///   latch may be set.
+    ///   and the retries ended after at most the ttl. The latch may be set.
+    /// - [`Lost`](LockErrorKind::Lost): the latch expired before the store answered.
+    /// - [`ShuttingDown`](LockErrorKind::ShuttingDown): the manager is shutting down. If the shutdown has interrupted
+    ///   retries, the latch may be set.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the latch may or may not be set. A second call then sets it if necessary. That call
+    /// If the future is dropped, the latch may or may not be set. A second call then sets the latch if necessary, but
     /// does not report whether the first call had set it.
     #[doc(alias = "trySetCount")]
     pub async fn set(&self, count: u32) -> Result<bool> {
@@ -106,8 +105,8 @@ impl CountDownLatch {
         let step = LatchStep::Set { count, owner: self.hub.engine.owners.mint(), ttl: self.ttl };
         match self.hub.engine.inside(retry(&self.hub.engine, key, &step, self.ttl)).await {
             Ok(LatchState::Set { by_us, .. }) => {
-                // The store does not know about waiters of this process that began before the latch was set, so they
-                // are notified here.
+                // The store cannot notify waiters of this process that began before the latch was set, so they are
+                // notified here.
                 self.hub.engine.latches.opened(key);
                 Ok(by_us)
             }
@@ -116,17 +115,16 @@ impl CountDownLatch {
         }
     }
 
-    /// Counts down by one and returns the new count; 0 means that the latch is open. Counting down an open latch
-    /// changes nothing and is not an error.
+    /// Counts down by one and returns the new count. Zero means that the latch is open. A call on an open latch changes
+    /// nothing and is not an error.
     ///
     /// # Errors
-    /// - [`InvalidRequest`](LockErrorKind::InvalidRequest): the latch is not set, or was forgotten; nothing was
-    ///   counted.
-    /// - Otherwise as [`set`](Self::set). After an error that [is temporary](LockError::is_temporary) the latch may or
-    ///   may not have been counted down; another call may count a second time.
+    /// - [`InvalidRequest`](LockErrorKind::InvalidRequest): the latch is not set, or has expired. Nothing was counted.
+    /// - The other errors of [`set`](Self::set). After an error that [is temporary](LockError::is_temporary), the latch
+    ///   may or may not have been counted down, so another call may count a second time.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the latch may or may not be counted down, but not more than once.
+    /// If the future is dropped, the latch is counted down at most once.
     #[doc(alias = "countDown")]
     pub async fn count_down(&self) -> Result<u32> {
         let key = self.checked()?;
@@ -145,11 +143,11 @@ impl CountDownLatch {
         }
     }
 
-    /// Returns the count: 0 means that the latch is open, `None` that it is not set or was forgotten. This sends one
-    /// request, and does not extend the lease.
+    /// Returns the count. Zero means that the latch is open, and `None` means that it is not set or has expired. This
+    /// method sends one request, and does not extend the lease.
     ///
     /// # Errors
-    /// As [`set`](Self::set), but this does not retry if the store fails.
+    /// The errors of [`set`](Self::set). This method does not retry if the store fails.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -164,40 +162,40 @@ impl CountDownLatch {
         }
     }
 
-    /// Waits until the latch is open, however long that takes.
+    /// Waits without a time limit until the latch is open.
     ///
-    /// This also waits for a latch that is not set yet, so a job may start to wait before the latch is set. The log
-    /// then warns every 30 s. **A latch that was forgotten after it opened looks the same.** If a wait may start after
-    /// that, use [`wait_within`](Self::wait_within).
+    /// This method also waits for a latch that is not set yet, so a job may start to wait before the latch is set. In
+    /// that case, a warning is logged every 30 s. **A latch that expired after it opened also counts as not set.** If a
+    /// wait may start after the latch has expired, use [`wait_within`](Self::wait_within).
     ///
     /// The wait extends the latch's lease. The store notifies the waiter when the latch opens. The waiter also sends a
-    /// request every third of the ttl, and at least every 2/3 s. So a late or lost notification delays it by no more
-    /// than that. While the store cannot be reached, the waiter keeps waiting, and warns in the log every 30 s.
+    /// request every third of the ttl, and at least every 2/3 s. This interval limits the delay if a notification is
+    /// late or lost. While the store cannot be reached, the waiter keeps waiting, and a warning is logged every 30 s.
     ///
     /// # Errors
-    /// - [`Lost`](LockErrorKind::Lost): the latch was set at the last request of this wait, and is no longer set,
-    ///   because the store could not be reached for longer than the lease. The latch may have been open in the
-    ///   meantime.
+    /// - [`Lost`](LockErrorKind::Lost): an earlier request of this wait found the latch set, and it is no longer set.
+    ///   It expired because the store could not be reached for longer than the lease. The latch may have been open
+    ///   before it expired.
     /// - A failure of the store that no retry can fix, such as a wrong password.
     /// - [`ShuttingDown`](LockErrorKind::ShuttingDown).
-    /// - An invalid latch, before any I/O, as [`set`](Self::set).
+    /// - The errors of [`set`](Self::set) for an invalid latch, before any I/O.
     ///
     /// # Panics
     /// If the tokio runtime has no timer. A store on the network also needs the I/O driver (`enable_all`).
     ///
     /// # Cancel safety
-    /// Cancel safe: if a wait is dropped, it has counted nothing down, and the store forgets the waiter.
+    /// Cancel safe: a wait never changes the count, and the store removes the waiter if the wait is dropped.
     #[doc(alias = "await")]
     pub async fn wait(&self) -> Result<()> {
         self.wait_up_to(None).await
     }
 
-    /// Waits like [`wait`](Self::wait), but for at most `limit`. Then it sends one last request. With a limit of zero
-    /// it sends a single request.
+    /// Waits like [`wait`](Self::wait), but for at most `limit`. When the limit is over, this method sends one last
+    /// request. With a limit of zero, it sends a single request.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait). When the limit is over, [`TimedOut`](LockErrorKind::TimedOut), or the failure of the
-    /// store if the store could not be reached.
+    /// The errors of [`wait`](Self::wait). If the limit is over, [`TimedOut`](LockErrorKind::TimedOut), or the error of
+    /// the store if it could not be reached.
     ///
     /// # Panics
     /// As [`wait`](Self::wait).
@@ -215,7 +213,7 @@ impl CountDownLatch {
         waited.map_err(|error| error.with_latch(key))
     }
 
-    /// Checks the key and the abilities of the store without I/O. Returns the key.
+    /// Checks without I/O that the key is valid and the store has latches, and returns the key.
     fn checked(&self) -> Result<&Key> {
         let key = self.key.as_ref().map_err(BadKey::error)?;
         self.check().map_err(|error| error.with_latch(key))?;

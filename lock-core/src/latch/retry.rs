@@ -1,4 +1,4 @@
-//! Repeats a step of a latch until the store answers. The step counts once.
+//! Repeats a step of a latch, such as a count-down, until the store answers. The store counts the step only once.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::key::Key;
 
-/// The first pause after a failure of the store. With a short ttl the pause is shorter.
+/// The first pause after a failure of the store. With a short ttl, the pause is shorter.
 pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
 
-/// The longest pause. It is short enough to detect soon that the store is available again.
+/// The longest pause. It is short, so that a retry soon follows when the store is available again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The interval between two warnings about the same state.
@@ -21,7 +21,7 @@ const EVERY: Duration = Duration::from_secs(30);
 /// Sends a step to the store. While the store fails, repeats the step for less than `ttl`. The owner in `step` stays
 /// the same, so that the store recognizes a step that it has already executed.
 pub(super) async fn retry(engine: &Engine, key: &Key, step: &LatchStep, ttl: Duration) -> Result<LatchState> {
-    // The step is counted before the check, so that a shutdown waits for the answer.
+    // The step is registered before the check, so that a shutdown waits for the answer.
     let _under_way = engine.begin_acquiring();
     engine.check_open()?;
     let started = engine.clock.now();
@@ -61,12 +61,12 @@ pub(super) struct LogThrottle {
 }
 
 impl LogThrottle {
-    /// Makes a throttle that allows the first warning at once.
+    /// Creates a throttle that allows the first warning at once.
     pub(super) fn at_once() -> Self {
         Self { last: None }
     }
 
-    /// Makes a throttle that allows the first warning only after [`EVERY`].
+    /// Creates a throttle that allows the first warning only after [`EVERY`].
     pub(super) fn later(now: Moment) -> Self {
         Self { last: Some(now) }
     }

@@ -10,8 +10,8 @@ use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
-/// Returns how often a wait sends a request: several times per lease, because each request extends the lease. The
-/// interval is short, so that a lost notification costs little.
+/// Returns the interval between the requests of a wait. A wait sends several requests per lease, because each request
+/// extends the lease. The interval is short, so that a lost notification causes only a short delay.
 pub(super) fn heartbeat(ttl: Duration) -> Duration {
     ttl.min(WAITER_LEASE) / 3
 }
@@ -25,7 +25,7 @@ enum Verdict {
     Closed(u32),
     /// The latch is not set yet.
     Unset,
-    /// The latch was set at the last request of this wait, and is no longer set.
+    /// An earlier request of this wait found the latch set, and it is no longer set.
     Forgotten,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Wait<'a> {
         // The waiter subscribes before the first request, because the latch may open during that request.
         let waiter = self.engine.latches.join(self.key);
         loop {
-            // This future is made before the request, so that no notification is missed between the answer and the
+            // This future is created before the request, so that no notification is missed between the answer and the
             // pause.
             let opened = waiter.notified();
             self.engine.check_open()?;
@@ -96,14 +96,14 @@ impl<'a> Wait<'a> {
             Ok(state) => state,
             Err(error) => return self.failed(error).map(Some),
         };
-        // The pauses are reset, so that each outage begins with short pauses.
+        // Each outage begins with short pauses.
         self.pauses.reset();
         let detail = match verdict(self.seen, state) {
             Verdict::Open => return Ok(None),
-            // The latch expired; whether it opened first cannot be determined.
+            // The latch expired. Whether it opened before cannot be determined.
             Verdict::Forgotten => return Err(self.forgotten()),
             Verdict::Closed(left) => {
-                // If the latch is found unset from now on, it was forgotten. It cannot be a latch that was never set.
+                // From now on, a latch that is not set must have expired.
                 self.seen = true;
                 format!("{left} have yet to count the latch down")
             }
@@ -119,9 +119,9 @@ impl<'a> Wait<'a> {
         self.pause(self.heartbeat, timed_out).map(Some)
     }
 
-    /// Returns the pause before the next request after a failure of the store, or the error if no retry can help.
+    /// Returns the pause before the next request after the store has failed, or the error if a retry cannot help.
     fn failed(&mut self, error: LockError) -> Result<Duration> {
-        // A shutdown closes the connections of the waits that it ends. In that case, report the shutdown and not the
+        // A shutdown closes the connections of waits, and so causes failures. Report the shutdown instead of such a
         // failure.
         self.engine.check_open()?;
         if !error.is_temporary() {
@@ -136,12 +136,12 @@ impl<'a> Wait<'a> {
         self.pause(pause, || error)
     }
 
-    /// Returns `pause`, limited to the rest of the limit. If nothing is left, returns the error `over`.
+    /// Returns `pause`, shortened to the rest of the limit. If the limit is over, returns the error `over`.
     fn pause(&self, pause: Duration, over: impl FnOnce() -> LockError) -> Result<Duration> {
         let waited = self.waited();
         match self.limit.map(|limit| limit.saturating_sub(waited)) {
             None => Ok(pause),
-            // The previous pause ended at the limit, so the last request has been made.
+            // The previous pause ended at the limit, so the last request has already been sent.
             Some(left) if left.is_zero() => Err(over().with_waited(waited)),
             Some(left) => Ok(pause.min(left)),
         }

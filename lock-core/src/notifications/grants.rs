@@ -6,14 +6,15 @@ use std::sync::Arc;
 use crate::owner::Owner;
 use crate::sync::{Mutex, MutexGuard, Notify};
 
-/// The mailboxes of the waiting owners of one manager.
+/// The mailboxes of the owners of one manager that wait in the store's queue.
 #[derive(Debug, Default)]
 pub(crate) struct Notifications(Mutex<HashMap<Owner, Arc<Mailbox>>>);
 
-/// Holds the last notification for one owner until the owner's waiter takes it.
+/// Stores the last notification for one owner until the owner's waiter receives it.
 #[derive(Debug, Default)]
 struct Mailbox {
-    /// The number of waiters behind the owner's entry in the queue at the time of the grant.
+    /// The number of waiters behind the owner in the queue at the time of the grant. It is `None` if no notification
+    /// has arrived.
     granted: Mutex<Option<usize>>,
     arrived: Notify,
 }
@@ -31,8 +32,8 @@ impl Notifications {
         Subscription { notifications: Arc::clone(notifications), owner, mailbox }
     }
 
-    /// Notifies `owner` that the store granted its request. Does nothing if the owner no longer waits: it then holds
-    /// the lock, or it gave up and releases the grant.
+    /// Notifies `owner` that the store has granted its request. Does nothing if the owner no longer waits. Such an
+    /// owner either already holds the lock, or has given up and releases the grant itself.
     pub(crate) fn granted(&self, owner: Owner, waiters: usize) {
         // The lock is released before the waiter is woken, because a waker may drop a `Subscription`, which acquires
         // this lock.
@@ -55,7 +56,7 @@ impl Mailbox {
     }
 }
 
-/// The subscription of one waiting owner. Dropping it ends the subscription.
+/// The subscription of one waiting owner. It ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     notifications: Arc<Notifications>,
@@ -64,13 +65,13 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// Takes the notification, if one has arrived. Returns the number of waiters behind the owner.
+    /// Removes the notification, if one has arrived, and returns the number of waiters behind the owner.
     pub(crate) fn take(&self) -> Option<usize> {
         self.mailbox.granted().take()
     }
 
-    /// Completes when the store has granted the owner's request, and takes the notification. This method is cancel
-    /// safe.
+    /// Waits until the store has granted the owner's request, and returns the number of waiters behind the owner. This
+    /// method is cancel safe.
     pub(crate) async fn notified(&self) -> usize {
         loop {
             if let Some(waiters) = self.take() {

@@ -1,4 +1,4 @@
-//! Delivers the opening of a latch to its waiters.
+//! Notifies the waiters of a latch when the latch opens.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ struct Waiting {
 }
 
 impl Latches {
-    /// Notifies all waiters of the latch `key` that it is open, or may be.
+    /// Notifies all waiters of the latch `key` that the latch may be open.
     pub(crate) fn opened(&self, key: &Key) {
         // The lock is released before a waiter is woken, because a waker may drop a `LatchWaiter`, which acquires this
         // lock.
@@ -35,7 +35,7 @@ impl Latches {
         all.iter().for_each(|opened| opened.notify_waiters());
     }
 
-    /// Registers a waiter for `key`, for as long as the returned value lives.
+    /// Registers a waiter for `key` until the returned value is dropped.
     pub(crate) fn join<'a>(&'a self, key: &'a Key) -> LatchWaiter<'a> {
         let mut all = self.waiting();
         let waiting = all.entry(key.clone()).or_default();
@@ -48,7 +48,7 @@ impl Latches {
     }
 }
 
-/// One waiter for a latch. Dropping it ends the registration.
+/// The registration of one waiter for a latch. It ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct LatchWaiter<'a> {
     latches: &'a Latches,
@@ -57,8 +57,8 @@ pub(crate) struct LatchWaiter<'a> {
 }
 
 impl LatchWaiter<'_> {
-    /// Completes when the latch may be open. Notifications count from the call of this method on, even if the future is
-    /// not polled yet.
+    /// Completes when the latch may be open. The future receives every notification after the call of this method, even
+    /// before its first poll.
     pub(crate) fn notified(&self) -> Notified<'_> {
         self.opened.notified()
     }
@@ -69,7 +69,7 @@ impl Drop for LatchWaiter<'_> {
         let mut all = self.latches.waiting();
         if let Some(waiting) = all.get_mut(self.key) {
             waiting.waiters -= 1;
-            // An entry without waiters is removed. Otherwise, one entry would stay for every key that ever had waiters.
+            // Remove an entry without waiters. Otherwise the map would grow with every key that ever had waiters.
             if waiting.waiters == 0 {
                 all.remove(self.key);
             }

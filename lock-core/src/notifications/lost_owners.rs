@@ -1,4 +1,4 @@
-//! Remembers the owners whose grants the store has reported as lost.
+//! Stores the owners whose grants the store has reported as lost.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,11 +9,11 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// The owners whose grants the store has recently reported as lost.
 ///
-/// The report may arrive while a grant is between two holders, in an answer or in a hand-off. At that time no lease
-/// exists that could be notified. So code that makes a lease for a grant checks this list before and after.
+/// The report may arrive while a grant has no lease that could be notified, because the grant is still in an answer of
+/// the store or in a hand-off. So code that creates a lease for a grant checks this list before and after the creation.
 #[derive(Debug, Default)]
 pub(crate) struct LostOwners {
-    /// Whether there are any reports. This is read for every grant.
+    /// Whether there are any reports. Every grant reads this flag, because it is cheaper than the list.
     any: AtomicBool,
     last: Mutex<Last>,
 }
@@ -25,11 +25,11 @@ struct Last {
 }
 
 impl LostOwners {
-    /// The number of remembered owners. It is larger than the number of grants that can be between two holders when all
-    /// of them are lost.
+    /// The number of owners that are stored. It exceeds the number of grants that can be without a lease at the same
+    /// time.
     const KEPT: usize = 1_024;
 
-    /// Records a report. For each owner, the last reason counts.
+    /// Records a report. A later reason for the same owner replaces an earlier reason.
     pub(crate) fn note(&self, owners: &[Owner], reason: LossReason) {
         let mut last = self.last();
         for owner in owners {
@@ -37,17 +37,17 @@ impl LostOwners {
                 last.in_order.push_back(*owner);
             }
         }
-        // The last report is always kept whole, because it is unknown which of its grants are between two holders.
+        // The last report is always stored completely, because any of its grants may have no lease at the moment.
         while last.in_order.len() > Self::KEPT.max(owners.len()) {
             let oldest = last.in_order.pop_front();
             oldest.and_then(|oldest| last.reasons.remove(&oldest));
         }
-        // The flag is set before the report looks for leases. Code that makes a lease adds it to the schedule first,
-        // and then reads the flag. So at least one of the two sides sees the other.
+        // The flag is set before the report searches for leases. Code that creates a lease first adds the lease to the
+        // schedule, and then reads the flag. So either the report finds the lease, or that code finds the report.
         self.any.store(true, Ordering::SeqCst);
     }
 
-    /// Returns why the grant of `owner` was recently lost, or `None`.
+    /// Returns the reason why the grant of `owner` was recently lost, if it was.
     pub(crate) fn reason(&self, owner: Owner) -> Option<LossReason> {
         if !self.any.load(Ordering::SeqCst) {
             return None;

@@ -1,7 +1,7 @@
 //! Delivers the notifications of the store to the waiters of this process.
 //!
-//! A notification is one of several ways to wake a waiter; the docs of `acquire/` show all of them in one picture. A
-//! notification may be lost on its way, so nothing relies on it alone.
+//! A notification is one of several ways to wake a waiter. The docs of `acquire/` show all of them in one diagram. A
+//! notification may be lost, so every waiter also has another way to wake up.
 
 mod grants;
 mod latches;

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A field of the record. Spaces, control characters, `%` and everything outside ASCII are percent-encoded.
+/// The value of a field of a record. Its `Display` percent-encodes spaces, control characters, `%` and all non-ASCII
+/// characters.
 pub(super) struct Field<'a>(pub(super) &'a str);
 
 impl fmt::Display for Field<'_> {

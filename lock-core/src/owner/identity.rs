@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use super::field::Field;
 use crate::sync::Mutex;
 
-/// All [kept](Identity::kept) identities, by their [text](Identity::encoded).
+/// All [kept](Identity::kept) identities, keyed by their [text](Identity::encoded).
 static KEPT: Mutex<BTreeMap<&str, &Identity>> = Mutex::new(BTreeMap::new());
 
 /// The process that requests a lock: host name, process id and the name of the service.
@@ -17,7 +17,7 @@ pub struct Identity {
     pub(super) host: String,
     pub(super) pid: u32,
     pub(super) service: String,
-    /// The three fields in the form that the store keeps. The text is made once, when it is first needed.
+    /// The three fields in the format of the store. The text is created when it is first needed.
     #[cfg_attr(feature = "serde", serde(skip))]
     encoded: OnceLock<String>,
 }
@@ -45,9 +45,9 @@ impl Identity {
         Self::new(host, std::process::id(), service.to_owned())
     }
 
-    /// Returns a reference to this identity that stays valid until the process ends. Equal identities get the same
-    /// reference. An identity is never freed: a process has only one per service name, and otherwise every lock would
-    /// pay for a reference count.
+    /// Returns a reference to this identity that stays valid until the process ends. Equal identities share one
+    /// reference. These identities are never freed, so that no lock has to count references to them. A process has only
+    /// one identity per service name.
     pub(crate) fn kept(self) -> &'static Self {
         let mut kept = KEPT.lock();
         if let Some(same) = kept.get(self.encoded()) {
@@ -62,7 +62,7 @@ impl Identity {
         Self { host, pid, service, encoded: OnceLock::new() }
     }
 
-    /// Returns the three fields in the form that the store keeps.
+    /// Returns the three fields in the format of the store.
     pub(super) fn encoded(&self) -> &str {
         self.encoded.get_or_init(|| {
             format!("host={} pid={} service={}", Field(&self.host), self.pid, Field(&self.service))
@@ -81,7 +81,7 @@ impl Identity {
         self.pid
     }
 
-    /// Returns the name of the service. The text is empty if the manager has none.
+    /// Returns the name of the service, which is empty if the manager has no service name.
     #[must_use]
     pub fn service(&self) -> &str {
         &self.service

@@ -1,9 +1,9 @@
-//! Defines the holder of a lock: the secret token of one grant, and a record for people.
+//! Defines the holder of a lock: the secret token of one grant, and a readable record.
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `owner`, `source` | [`Owner`], the identity of one grant, and the source of a manager's owners |
-//! | `record`, `field` | [`OwnerRecord`], the holder in a form for people, and its form in the store |
+//! | `owner`, `source` | [`Owner`], the identity of one grant, and its generator |
+//! | `record`, `field` | [`OwnerRecord`], a readable description of the holder, and its format in the store |
 //! | `identity` | the process that requests the lock |
 
 mod field;

@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-/// The identity of one grant: 128 random bits that belong to the process, and a counter.
+/// The identity of one grant. It consists of 128 random bits, which all owners of one manager share, and a counter.
 ///
-/// An owner is made before the first attempt, so that a grant whose answer got lost can be released by its token. The
-/// token is a secret between the process and the store, so `Debug` does not show it.
+/// An owner is created before the first attempt, so that a grant can be released by its token even if the answer was
+/// lost. The token is a secret between the process and the store, so `Debug` does not show it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner {
     pub(super) process: u128,
     pub(super) counter: u64,
 }
 
-/// The bit of the counter that marks owners whose grants are never handed off inside their process. In the token of
-/// such an owner, the 33rd character is 8 or more.
+/// The bit of the counter that marks *strict* owners, whose grants are never handed off inside their process. In the
+/// token of a strict owner, the 33rd character is 8 or more.
 pub(super) const STRICT: u64 = 1 << 63;
 
 impl Owner {
@@ -23,8 +23,8 @@ impl Owner {
     /// The length of the first part of a token, which is the [process](Self::process).
     pub(crate) const PROCESS_LEN: usize = 32;
 
-    /// Returns the token in the form that the store keeps: 48 lower-case hexadecimal digits, of which the first 32 are
-    /// the process.
+    /// Returns the token in the format of the store: 48 lower-case hexadecimal digits, of which the first 32 are the
+    /// process.
     #[must_use]
     pub fn token(&self) -> OwnerToken {
         let mut text = [0; Self::TOKEN_LEN];
@@ -42,8 +42,8 @@ impl Owner {
         self.process
     }
 
-    /// Returns whether a grant of `self` may be handed off to `other` inside their process, without the store. Both
-    /// must belong to one manager, and must request a kind of lock that can be handed off.
+    /// Returns whether a grant of `self` may be handed off to `other` inside their process, without a request to the
+    /// store. This requires that both owners belong to the same manager, and that neither is strict.
     #[must_use]
     pub const fn may_hand_off_to(&self, other: &Self) -> bool {
         self.process == other.process && (self.counter | other.counter) & STRICT == 0
@@ -53,8 +53,7 @@ impl Owner {
     #[must_use]
     pub fn from_token(token: &str) -> Option<Self> {
         let token: &[u8; Self::TOKEN_LEN] = token.as_bytes().try_into().ok()?;
-        // The token is read as three numbers of 16 digits, because arithmetic with 128 bits costs several times as
-        // much.
+        // The token is parsed as three numbers of 16 digits, because 128-bit arithmetic costs several times as much.
         let part = |at: usize| unhex(&token[at..at + 16]);
         let process = u128::from(part(0)?) << 64 | u128::from(part(16)?);
         Some(Self { process, counter: part(Self::PROCESS_LEN)? })
@@ -67,7 +66,7 @@ impl fmt::Debug for Owner {
     }
 }
 
-/// An [`Owner`] in the form that the store keeps.
+/// The token of an [`Owner`] in the format of the store.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct OwnerToken([u8; Owner::TOKEN_LEN]);
 
@@ -85,7 +84,7 @@ impl fmt::Debug for OwnerToken {
     }
 }
 
-/// Reads at most 16 lower-case hexadecimal digits.
+/// Parses at most 16 lower-case hexadecimal digits.
 fn unhex(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0, |number, digit| {
         let value = match digit {

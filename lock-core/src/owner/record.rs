@@ -1,4 +1,4 @@
-//! Defines [`OwnerRecord`], the holder of a lock in a form for people.
+//! Defines [`OwnerRecord`], which describes the holder of a lock to human readers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,11 +13,11 @@ use super::owner::{Owner, OwnerToken};
 use crate::clock;
 use crate::clock::Date;
 
-/// The holder of a lock and the time of its request, for people. Errors, logs and the store's own shell show this
-/// record.
+/// A readable description of the holder of a lock, with the time of its request. Errors, logs and the store's own shell
+/// show this record.
 ///
-/// A grant that is handed off inside a process keeps its record, so the label and the time are those of its first
-/// holder.
+/// If a grant is handed off inside a process, its record does not change. So the label and the time are those of the
+/// first holder.
 ///
 /// In the store, the record follows the owner's token:
 /// `<token> host=web-3 pid=811 service=shop label=pay since=1763672000123`.
@@ -44,7 +44,7 @@ impl fmt::Debug for OwnerRecord {
     }
 }
 
-/// The identity in a record: either of this process, or read from the store.
+/// The identity in a record: either the identity of this process, or one that was read from the store.
 #[derive(Clone)]
 enum Whose {
     Own(&'static Identity),
@@ -70,8 +70,8 @@ impl PartialEq for Whose {
 
 impl Eq for Whose {}
 
-/// The fields of a stored record, still escaped. They are read in one pass, because every waiter reads the record of
-/// the holder.
+/// The fields of a stored record, which are still escaped. All fields are read in one pass, because every waiter reads
+/// the record of the holder.
 #[derive(Debug, Default)]
 struct Fields<'a> {
     host: Option<&'a str>,
@@ -82,7 +82,7 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Reads `name=value` parts. If a name occurs twice, the first value counts. Unknown names are ignored.
+    /// Reads `name=value` parts. If a name occurs twice, the first value is used. Unknown names are ignored.
     fn read(record: &'a str) -> Self {
         let mut fields = Self::default();
         for (name, value) in record.split(' ').filter_map(|part| part.split_once('=')) {
@@ -101,13 +101,13 @@ impl<'a> Fields<'a> {
 }
 
 impl OwnerRecord {
-    /// Makes the record of a request that is made now.
+    /// Creates the record of a request that begins now.
     #[cfg(any(test, feature = "testkit"))]
     pub(crate) fn new(identity: Arc<Identity>, label: Option<Cow<'static, str>>) -> Self {
         Self::with_time(clock::wall(), Whose::Read(identity), label)
     }
 
-    /// Makes the record of a request that was made at `since`, by the wall clock.
+    /// Creates the record of a request that began at `since`, by the wall clock.
     pub(crate) fn since(
         since: Duration,
         identity: &'static Identity,
@@ -117,7 +117,7 @@ impl OwnerRecord {
     }
 
     fn with_time(since: Duration, identity: Whose, label: Option<Cow<'static, str>>) -> Self {
-        // The time is cut to whole milliseconds, as the store keeps it.
+        // The time is truncated to whole milliseconds, which is the precision in the store.
         let since = since.saturating_sub(Duration::from_nanos(u64::from(since.subsec_nanos() % 1_000_000)));
         Self { identity, label, since }
     }
@@ -128,20 +128,20 @@ impl OwnerRecord {
         &self.identity
     }
 
-    /// Returns the label of the request, which says what the lock is for.
+    /// Returns the label of the request, which describes the purpose of the lock.
     #[must_use]
     pub fn label(&self) -> Option<&str> {
         self.label.as_deref()
     }
 
-    /// Returns when the holder requested the lock: the time since the Unix epoch, in milliseconds, by the holder's wall
-    /// clock.
+    /// Returns the time at which the holder requested the lock, by the holder's wall clock. The value is the time since
+    /// the Unix epoch, with a precision of milliseconds.
     #[must_use]
     pub fn since_epoch(&self) -> Duration {
         self.since
     }
 
-    /// Returns the value to store for a lock: the token, a space, and this record.
+    /// Returns the value that the store keeps for a lock: the token, a space, and this record.
     #[must_use]
     pub fn to_value(&self, token: &OwnerToken) -> String {
         use fmt::Write;
@@ -166,14 +166,14 @@ impl OwnerRecord {
         let _ = write!(value, " granted={}", granted.as_millis());
     }
 
-    /// Returns when a stored value was granted, if the value contains that time.
+    /// Returns the time of the grant, if the stored value contains it.
     #[cfg(any(feature = "etcd", feature = "zookeeper"))]
     pub(crate) fn granted(value: &str) -> Option<Duration> {
         let granted = value.rsplit(' ').find_map(|part| part.strip_prefix("granted="))?;
         granted.parse().ok().map(Duration::from_millis)
     }
 
-    /// Reads a stored value. Returns `None` if another program wrote the value.
+    /// Parses a stored value. Returns `None` if the value was not written by this library.
     #[must_use]
     pub fn from_value(value: &str) -> Option<Self> {
         let record = value.get(Owner::TOKEN_LEN..)?.strip_prefix(' ')?;
@@ -194,8 +194,8 @@ impl OwnerRecord {
 impl fmt::Display for OwnerRecord {
     /// Writes a text such as `web-3 pid 811 (shop, pay)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Every client with access to the store can write this text. It is escaped, so that it cannot break a line of
-        // the log.
+        // Every client with access to the store can write this text. The text is escaped, so that it cannot break a
+        // line of the log.
         write!(f, "{} pid {}", self.identity.host.escape_debug(), self.identity.pid)?;
         let (service, label) = (self.identity.service.escape_debug(), self.label().map(str::escape_debug));
         match (self.identity.service.as_str(), label) {

@@ -1,24 +1,24 @@
-//! Makes the owners of a manager.
+//! Creates the owners of a manager.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::owner::{Owner, STRICT};
 
-/// The bits of the counter that are used for counting. The first hexadecimal digit is excluded, because it shows
-/// whether a grant may be handed off.
+/// The bits of the counter that count owners. The first hexadecimal digit is excluded, because it contains the flag
+/// [`STRICT`].
 const COUNTED: u64 = (1 << 60) - 1;
 
 /// The number of random bits of a [leap](OwnerSource::leap).
 const LEAP: u32 = 40;
 
-/// Makes the owners of one manager.
+/// Creates the owners of one manager.
 pub(crate) struct OwnerSource {
     process: u128,
     next: AtomicU64,
 }
 
-/// The output hides the random part, which belongs to every token and is as secret as the tokens.
+/// The output hides the random part. It is part of every token, and so it is as secret as the tokens.
 impl fmt::Debug for OwnerSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OwnerSource(..)")
@@ -26,7 +26,7 @@ impl fmt::Debug for OwnerSource {
 }
 
 impl OwnerSource {
-    /// Makes a source. The random part comes from the operating system.
+    /// Creates a source with a random part from the operating system.
     pub(crate) fn new() -> Result<Self, getrandom::Error> {
         let mut random = [0; 16];
         getrandom::fill(&mut random)?;
@@ -35,14 +35,15 @@ impl OwnerSource {
 
     /// Advances the counter by a random number. Call this before each new connection.
     ///
-    /// A snapshot of a virtual machine, or a checkpoint of the process, copies the random part and the counter. Two
-    /// copies that continue from it would make the same owners. The store would then mistake a request of one copy for
-    /// a repeated request of the other. But no connection survives in both copies. So each copy connects anew, and
-    /// continues from another number. The counter only grows, so this process makes no owner twice.
+    /// A snapshot of a virtual machine, or a checkpoint of the process, copies the random part and the counter. If two
+    /// copies continued with the same counter, they would create the same owners. The store would then mistake a
+    /// request of one copy for a repeated request of the other copy. But a connection cannot survive in both copies, so
+    /// each copy that opens a new connection continues with a different number. The counter only grows, so one process
+    /// never creates the same owner twice.
     pub(crate) fn leap(&self) {
         let mut random = [0; 8];
-        // The number comes from the operating system, because a snapshot would also copy the state of a generator in
-        // this process. If the system returns no random bytes at this time, the counter is not advanced.
+        // The number comes from the operating system, because a snapshot also copies the state of a random generator in
+        // this process. If the system cannot return random bytes, the counter is not advanced.
         if getrandom::fill(&mut random).is_ok() {
             self.next.fetch_add(u64::from_be_bytes(random) >> (64 - LEAP), Ordering::Relaxed);
         }
@@ -53,13 +54,13 @@ impl OwnerSource {
         self.process
     }
 
-    /// Makes an owner whose grants are never handed off, so that every release goes to the store.
+    /// Creates a strict owner. Its grants are never handed off, so every release is sent to the store.
     pub(crate) fn mint_strict(&self) -> Owner {
         let Owner { process, counter } = self.mint();
         Owner { process, counter: counter | STRICT }
     }
 
-    /// Makes another owner. It is strict if `owner` is strict.
+    /// Creates a new owner, which is strict if `owner` is strict.
     pub(crate) fn mint_like(&self, owner: Owner) -> Owner {
         let Owner { process, counter } = self.mint();
         Owner { process, counter: counter | owner.counter & STRICT }
@@ -118,7 +119,7 @@ mod tests {
             for (to, also) in kinds.iter().enumerate() {
                 let here = also(&source);
                 assert_eq!(owner.may_hand_off_to(&here), (at, to) == (0, 0), "{at} {to}");
-                // The scripts of the store recognise the kind of owner by this part of the token.
+                // The scripts of the store use this part of the token to detect whether the owner is strict.
                 assert_eq!(
                     owner.token().as_str()[..33] == here.token().as_str()[..33],
                     at == to,

@@ -6,19 +6,19 @@ use super::Contention;
 use crate::backoff::doubled;
 use crate::words::backoff as defaults;
 
-/// Exponential backoff with full jitter.
+/// An exponential backoff with full jitter.
 ///
-/// After the `n`-th attempt, the pause is uniform between zero and `min(max, base * 2^(n - 1))`. So the first pause is
-/// at most `base`, and the bound then doubles each time. The pause is drawn from the whole range and not only from
-/// around its end. This spreads callers that started together, and with many callers it needs the fewest attempts (Marc
-/// Brooker, *Exponential Backoff And Jitter*, AWS Architecture Blog, 2015).
+/// After the `n`-th attempt, the pause is uniformly random between zero and `min(max, base * 2^(n - 1))`. So the first
+/// pause is at most `base`, and the bound then doubles each time. The pause is drawn from the whole range, not only
+/// from its upper part. This separates callers that started together, and needs the fewest attempts if there are many
+/// callers (Marc Brooker, *Exponential Backoff And Jitter*, AWS Architecture Blog, 2015).
 ///
-/// A pause is at least 1 ms, so that no caller spins. If the end of the holder's lease is known, the pause ends at the
-/// latest 1 ms after it, because the key may be free then. The pause never exceeds the rest of the wait, so the last
-/// attempt is made at the very end of the wait.
+/// A pause is at least 1 ms, so that no caller spins. If the end of the holder's lease is known, the pause ends at most
+/// 1 ms after that end, because the key may then be free. The pause never exceeds the rest of the wait, so the last
+/// attempt is made at the end of the wait.
 ///
-/// A caller that is [notified](Contention::notified) sends no request after a pause. So its pause is not random: it is
-/// 1 s, or the rest of the wait if that is shorter.
+/// A caller that is [notified](Contention::notified) sends no request after a pause, so its pause need not be random.
+/// The pause is 1 s, or the rest of the wait if that is shorter.
 ///
 /// # Examples
 ///
@@ -43,14 +43,15 @@ impl Backoff {
     /// The default of `max`: 200 ms.
     pub const DEFAULT_MAX: Duration = defaults::MAX;
 
-    /// How often the strategy of a notified waiter is called. Thousands of waiters cost nothing else while they wait.
+    /// The interval at which the strategy of a notified waiter is called. A notified waiter causes no other work while
+    /// it waits.
     const TOLD: Duration = Duration::from_secs(1);
     const FLOOR: Duration = Duration::from_millis(1);
-    /// How long after the end of the holder's lease the next attempt is made. Stores count in milliseconds and round.
+    /// The pause between the end of the holder's lease and the next attempt. Stores round times to milliseconds.
     const AFTER_LEASE: Duration = Duration::from_millis(1);
 
-    /// Makes a backoff whose first pause is at most `base`. The bound doubles up to `max`. A `base` above `max` counts
-    /// as `max`.
+    /// Creates a backoff whose first pause is at most `base`. The bound then doubles up to `max`. A `base` above `max`
+    /// counts as `max`.
     #[must_use]
     pub const fn exponential(base: Duration, max: Duration) -> Self {
         Self { base, max }
@@ -83,14 +84,14 @@ impl Default for Backoff {
     }
 }
 
-/// Returns `duration * fraction`, calculated in integers, because `Duration::mul_f64` panics if rounding exceeds
-/// `Duration::MAX`. A fraction that is not a number counts as 1, because the longer pause is the safe one.
+/// Returns `duration * fraction`. The calculation uses integers, because `Duration::mul_f64` panics if rounding exceeds
+/// `Duration::MAX`. A fraction that is NaN counts as 1, because a longer pause is safer.
 fn scale(duration: Duration, fraction: f64) -> Duration {
     const ONE: u128 = 1 << 32;
     let fraction = if fraction.is_nan() { 1.0 } else { fraction.clamp(0.0, 1.0) };
-    // At most 2^94 nanoseconds times 2^32 fit 128 bits.
+    // The product fits into 128 bits, because a duration has at most 2^94 nanoseconds.
     let nanos = duration.as_nanos() * u128::from((fraction * ONE as f64) as u64) / ONE;
-    // Every pause shorter than centuries takes this branch, because a division of 128 bits takes a hundred
+    // Use this branch for every pause shorter than centuries, because a 128-bit division takes about a hundred
     // instructions.
     if let Ok(nanos) = u64::try_from(nanos) {
         return Duration::from_nanos(nanos);

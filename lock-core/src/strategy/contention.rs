@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The known facts after an attempt has found the key held.
+/// The facts that are known when an attempt has found the key held.
 ///
 /// # Examples
 ///
@@ -22,24 +22,25 @@ pub struct Contention {
     pub waited: Duration,
     /// The limit that the request sets for the wait. It overrides the limit of the strategy.
     pub wait_limit: Option<Duration>,
-    /// The rest of the holder's lease, if known. A holder that renews its lease keeps the key longer.
+    /// The rest of the holder's lease, if known. A holder that renews its lease holds the key for longer.
     pub holder_remaining: Option<Duration>,
-    /// The number of other waiters of the key, if known.
+    /// The number of other requests that wait for the key, if known.
     pub waiters: Option<usize>,
-    /// The number of requests per second of this process that have recently found the key held, including this one. It
-    /// is known only if the strategy [uses](super::Strategy::uses_rate) it.
+    /// The number of requests of this process per second that have recently found the key held, including this request.
+    /// The rate is known only if the strategy [uses](super::Strategy::uses_rate) it.
     pub rate: Option<f64>,
-    /// Whether the caller is notified of its grant or its turn, because it waits in the store's queue or behind others
-    /// of its process. In that case a pause delays no request: after the pause, only the strategy is called again. Such
-    /// a pause counts as one of the [`attempts`](Self::attempts), and most of these pauses are limited to 1 s.
+    /// Whether the caller is notified when the key is granted or its turn comes, because it waits in the store's queue
+    /// or in the queue of its process. For such a caller, a pause delays no request. After the pause, only the strategy
+    /// is called again. Such a pause counts as one of the [`attempts`](Self::attempts), and most of these pauses are
+    /// limited to 1 s.
     pub notified: bool,
-    /// A random number, uniform in 0..1. The caller draws a new one for every decision.
+    /// A uniformly random number in 0..1. The caller draws a new number for every decision.
     pub jitter: f64,
 }
 
 impl Contention {
-    /// Makes the input for a first attempt. The caller has not waited yet, nothing is known about the holder or other
-    /// waiters, and no notification will come. `jitter` is 0.5.
+    /// Creates the input for a first attempt: the caller has not waited yet, nothing is known about the holder or other
+    /// waiters, and the caller is not notified. `jitter` is 0.5.
     #[must_use]
     pub fn new() -> Self {
         Self {

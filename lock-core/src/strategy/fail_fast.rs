@@ -11,7 +11,7 @@ pub struct FailFast;
 
 /// Fails at once with [`Contended`](crate::LockErrorKind::Contended).
 ///
-/// This is for requests that need an immediate answer, and for work that a second caller must not start again.
+/// Use this for requests that need an immediate answer, and for work that a second caller must not start again.
 ///
 /// # Examples
 ///

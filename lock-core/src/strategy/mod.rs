@@ -1,26 +1,26 @@
 //! Strategies decide what a request does when the key is held.
 //!
-//! A strategy is a pure decision. It receives the known facts about the contention, and returns what to do. It never
-//! waits, reads a clock or draws a random number, because the acquire loop does so for all strategies.
+//! A strategy is a pure function. It receives the known facts about the contention, and returns a decision. A strategy
+//! never waits, reads a clock or draws a random number, because the acquire loop does this for all strategies.
 //!
 //! | strategy | when the key is held | for |
 //! | --- | --- | --- |
 //! | [`retry()`] | waits up to 5 s, then fails with `TimedOut`; the default | work that a caller waits for |
 //! | [`retry_or_skip()`] | waits up to 5 s, then skips | work that may be skipped, but rarely should |
 //! | [`fail_fast()`] | fails at once with `Contended` | requests that must answer now; double clicks |
-//! | [`skip()`] | does without at once | jobs that every machine starts and one should do; with `min_hold` |
-//! | [`wait()`] | waits for ever | work in the background that must happen |
+//! | [`skip()`] | skips at once | jobs that every machine starts and one should do; with `min_hold` |
+//! | [`wait()`] | waits forever | work in the background that must happen |
 //! | [`shed()`] | waits like another strategy; fails at once with `Overloaded` if many wait | hot keys under load |
 //! | [`shed_above()`] | waits like another strategy; fails at once with `Overloaded` above a rate | the same, before a queue builds up |
 //!
 //! A strategy also decides how long a request tolerates an unavailable store. [`wait()`] waits through an outage, and a
 //! strategy with a limit waits until its limit.
 //!
-//! To *skip* means that the body does not run, and that this is not a failure. A locked function returns `None` or
-//! `()`, and [`LockError::is_skipped`](crate::LockError::is_skipped) is true. Without `min_hold`, each machine may
-//! still run a short job, one after another.
+//! If a request *skips*, the body does not run, and this is not a failure. A function with the attribute returns `None`
+//! or `()`, and [`LockError::is_skipped`](crate::LockError::is_skipped) is true. Without `min_hold`, the machines may
+//! still run a short job one after another.
 //!
-//! A [`NamedStrategy`] is parsed from a name, for example in a configuration file: `retry`, `shed_above(200)`.
+//! A [`NamedStrategy`] is parsed from a text such as `retry` or `shed_above(200)`, for example in a configuration file.
 //!
 //! # A strategy of your own
 //!

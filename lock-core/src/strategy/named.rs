@@ -15,7 +15,7 @@ use crate::words::strategy::StrategyWord;
 /// A built-in strategy with its defaults, parsed from its name: `fail_fast`, `skip`, `retry`, `retry_or_skip`, `wait`,
 /// or `shed_above(200)` with a rate.
 ///
-/// This is for configuration files and environment variables. The default is `retry`.
+/// Use this type for configuration files and environment variables. The default is `retry`.
 ///
 /// # Examples
 ///
@@ -44,7 +44,7 @@ enum BuiltIn {
 }
 
 impl NamedStrategy {
-    /// The names of the strategies that have no number.
+    /// The names of the strategies that take no number.
     pub const NAMES: [&str; 5] = StrategyWord::NAMES;
 
     /// Returns the strategy that `word` names.
@@ -59,8 +59,8 @@ impl NamedStrategy {
         })
     }
 
-    /// Returns whether the strategy may skip the call: `skip` and `retry_or_skip`. The caller then needs a way to
-    /// express "not done".
+    /// Returns whether the strategy may skip the call, as `skip` and `retry_or_skip` do. The caller then needs a result
+    /// that means "not done".
     #[must_use]
     pub fn skips(&self) -> bool {
         matches!(self.0, BuiltIn::Skip(_) | BuiltIn::RetryOrSkip(_))
@@ -110,7 +110,7 @@ impl Strategy for NamedStrategy {
     }
 }
 
-/// Writes the text from which this strategy can be parsed.
+/// Writes a text from which this strategy can be parsed again.
 impl fmt::Display for NamedStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -135,9 +135,9 @@ fn unknown(name: &str) -> LockError {
     LockError::new(LockErrorKind::InvalidRequest, detail)
 }
 
-/// Returns the known name that `name` resembles most, or `None`. At most a third of its letters may differ.
+/// Returns the known name that is most similar to `name`. Returns `None` if more than a third of its letters differ.
 fn nearest(name: &str) -> Option<&'static str> {
-    // The comparison is quadratic, and a text that is much longer than every name resembles none of them.
+    // A text that is much longer than every name is similar to none of them, and the comparison takes quadratic time.
     let name = Some(name).filter(|name| name.len() <= 32)?.to_lowercase();
     NamedStrategy::NAMES
         .into_iter()

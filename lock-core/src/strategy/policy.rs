@@ -15,17 +15,17 @@ use super::{Backoff, Contention};
             max_waiters)` and `shed_above(inner, rate)`; a name in a text is read with `text.parse::<NamedStrategy>()?`"
 )]
 pub trait Strategy: fmt::Debug + Send + Sync + 'static {
-    /// Decides after an attempt that found the key held.
+    /// Returns the decision after an attempt that found the key held.
     ///
-    /// This is a pure function of its arguments. It must not use I/O, a clock or its own random numbers (the caller
-    /// draws [`Contention::jitter`]), and it must not panic.
+    /// This must be a pure function of its arguments. It must not panic, and must not use I/O, a clock or its own
+    /// random numbers. For randomness, use [`Contention::jitter`].
     fn decide(&self, contention: &Contention) -> Decision;
 
     /// Returns the name that spans and errors show, such as `retry`.
     fn name(&self) -> Cow<'static, str>;
 
-    /// Returns whether the strategy uses [`Contention::wait_limit`]. For any other strategy, a request that sets a
-    /// limit is refused; the limit is not silently ignored. Default: `false`.
+    /// Returns whether the strategy uses [`Contention::wait_limit`]. If not, a request that sets a limit is refused,
+    /// because the limit must not be silently ignored. Default: `false`.
     fn takes_wait_limit(&self) -> bool {
         false
     }
@@ -36,15 +36,15 @@ pub trait Strategy: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns whether the strategy uses [`Contention::waiters`]. For other strategies the waiters need not be counted.
-    /// Default: `true`.
+    /// Returns whether the strategy uses [`Contention::waiters`]. For other strategies, the waiters need not be
+    /// counted. Default: `true`.
     fn uses_waiters(&self) -> bool {
         true
     }
 
-    /// Returns the same strategy with other pauses between attempts. Returns `None` if the strategy does not pause, or
-    /// if its pauses are not a [`Backoff`]. A request that sets a backoff for such a strategy is refused; the backoff
-    /// is not silently ignored. Default: `None`.
+    /// Returns the same strategy with `backoff` as its pauses between attempts. Returns `None` if the strategy does not
+    /// pause, or if its pauses are not a [`Backoff`]. A request that sets a backoff is then refused, because the
+    /// backoff must not be silently ignored. Default: `None`.
     fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {
         let _ = backoff;
         None
@@ -77,16 +77,16 @@ impl<S: Strategy + ?Sized> Strategy for Arc<S> {
     }
 }
 
-/// The answer of a [`Strategy`].
+/// The decision of a [`Strategy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decision {
-    /// Try again after this time, or earlier when the key is known to be free.
+    /// Try again after this time, or earlier if the key becomes free.
     RetryAfter(Duration),
     /// Give up and fail: with `Contended` if the caller has not waited, otherwise with `TimedOut`.
     Fail,
-    /// Skip: the body does not run, and that is not a failure.
+    /// Skip the call. The body does not run, and this is not a failure.
     Skip,
-    /// Fail with `Overloaded` because too many requests wait. This differs from `Fail`, because callers treat load
+    /// Fail with `Overloaded` because of too many requests. This is a separate decision, because callers treat load
     /// differently from a held key.
     Shed,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Backoff, Contention, Decision, Strategy};
 
-/// The part that both strategies share: a limit and a backoff.
+/// The limit and the backoff, which both strategies have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bounded {
     within: Duration,
@@ -18,7 +18,7 @@ impl Bounded {
         Self { within: Retry::DEFAULT_WAIT, backoff: Backoff::default() }
     }
 
-    /// Returns a pause, or `up` if the wait is over.
+    /// Returns a decision to pause, or `up` if the wait is over.
     fn decide(&self, contention: &Contention, up: Decision) -> Decision {
         let limit = contention.wait_limit.unwrap_or(self.within);
         let left = limit.saturating_sub(contention.waited);
@@ -35,7 +35,8 @@ pub struct Retry(Bounded);
 
 /// Waits up to a limit, by default 5 s, then fails with [`TimedOut`](crate::LockErrorKind::TimedOut).
 ///
-/// This is the default, for work that a caller waits for. The last attempt is made at the very end of the wait.
+/// This is the default. Use this for work whose result a caller waits for. The last attempt is made at the end of the
+/// wait.
 ///
 /// # Examples
 ///
@@ -62,9 +63,9 @@ impl Retry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryOrSkip(Bounded);
 
-/// Waits up to a limit, by default 5 s, then skips: the body does not run, and that is not a failure.
+/// Waits up to a limit, by default 5 s, then skips. The body then does not run, and this is not a failure.
 ///
-/// This is for work that may be skipped, but rarely should.
+/// Use this for work that may be skipped, but rarely should be.
 ///
 /// # Examples
 ///
@@ -80,11 +81,12 @@ pub fn retry_or_skip() -> RetryOrSkip {
     RetryOrSkip(Bounded::new())
 }
 
-/// Implements both strategies. They differ only in their decision at the end of the wait.
+/// Implements both strategies, which differ only in their decision at the end of the wait.
 macro_rules! bounded {
     ($strategy:ident, $new:ident, $end:expr) => {
         impl $strategy {
-            /// Sets the limit of the wait. A limit of the request overrides this limit. Zero means no wait at all.
+            /// Sets the limit of the wait. A limit of the request overrides this limit. With zero, the strategy does
+            /// not wait.
             #[must_use]
             pub fn within(mut self, limit: Duration) -> Self {
                 self.0.within = limit;

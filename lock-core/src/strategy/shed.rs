@@ -1,23 +1,24 @@
-//! Defines the strategy that waits only while few others wait.
+//! Defines the strategy that waits only if few other requests wait.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{Backoff, Contention, Decision, Strategy};
 
-/// Waits like another strategy while few others wait, and fails at once if many wait; see [`shed`].
+/// Waits like another strategy if few other requests wait, and fails at once if many wait; see [`shed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shed<S> {
     inner: S,
     max_waiters: usize,
 }
 
-/// Decides like `inner` while fewer than `max_waiters` others wait for the key. Otherwise a newcomer fails at once with
-/// [`Overloaded`](crate::LockErrorKind::Overloaded).
+/// Decides like `inner` if fewer than `max_waiters` other requests wait for the key. Otherwise a new request fails at
+/// once with [`Overloaded`](crate::LockErrorKind::Overloaded).
 ///
-/// This is for hot keys. Under load, the callers that would time out anyway fail at once. The number is checked only on
-/// arrival, so that a waiter does not lose its turn later. If `inner` would not wait, or the number of waiters is
-/// unknown, the decision of `inner` counts. With 0, every request that would have to wait is shed.
+/// Use this for keys with many requests. Under load, the requests that would time out anyway fail at once. The number
+/// of waiters is checked only when a request arrives, so that a waiter does not lose its place later. If `inner` would
+/// not wait, or if the number of waiters is unknown, the decision of `inner` applies. If `max_waiters` is 0, every
+/// request that would have to wait fails.
 ///
 /// # Examples
 ///

@@ -1,27 +1,28 @@
-//! Defines the strategy that fails at once while requests arrive too fast.
+//! Defines the strategy that fails at once if too many requests arrive per second.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{Backoff, Contention, Decision, Strategy};
 
-/// Waits like another strategy while few requests arrive, and fails at once while many arrive; see [`shed_above`].
+/// Waits like another strategy at a low rate of requests, and fails at once at a high rate; see [`shed_above`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShedAbove<S> {
     inner: S,
     pub(super) rate: u32,
 }
 
-/// Decides like `inner` while at most `rate` requests per second find the key held. At higher rates, a newcomer fails
+/// Decides like `inner` if at most `rate` requests per second find the key held. At higher rates, a new request fails
 /// at once with [`Overloaded`](crate::LockErrorKind::Overloaded).
 ///
-/// [`shed`](super::shed()) counts waiters, and this strategy counts requests per second. So it refuses newcomers before
-/// a queue builds up, and its number does not depend on how long each caller holds the lock. The rate is the number of
-/// requests of this process that found this key held during the last second, including this request. Refused requests
-/// count too, so the rate is the rate of the callers. It is checked only on arrival, so that a waiter does not lose its
-/// turn later. If `inner` would not wait, or the rate is unknown, the decision of `inner` counts.
+/// [`shed`](super::shed()) counts waiters, and this strategy counts requests per second. So this strategy refuses new
+/// requests before a queue builds up, and the right value of `rate` does not depend on how long each caller holds the
+/// lock. The rate is the number of requests of this process that found this key held during the last second, including
+/// this request. Refused requests count too, so the refusals do not lower the rate. The rate is checked only when a
+/// request arrives, so that a waiter does not lose its place later. If `inner` would not wait, or if the rate is
+/// unknown, the decision of `inner` applies.
 ///
-/// The text `shed_above(200)` stands for this strategy, with [`retry`](super::retry()) as `inner`.
+/// In a text, `shed_above(200)` names this strategy with [`retry`](super::retry()) as `inner`.
 ///
 /// # Examples
 ///

@@ -9,9 +9,9 @@ use super::{Contention, Decision, Strategy};
 #[non_exhaustive]
 pub struct Skip;
 
-/// Skips at once: the body does not run, and that is not a failure.
+/// Skips at once. The body does not run, and this is not a failure.
 ///
-/// This is for jobs that every machine starts at the same time, but only one machine should do.
+/// Use this for jobs that every machine starts at the same time, but that only one machine should run.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! Tests each strategy with a table, and all strategies with properties.
+//! Tests each strategy with a table, and all strategies with property tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,8 @@ fn pause(decision: Decision) -> Duration {
 fn the_end_of_the_wait_decides_as_documented() {
     use Decision::{Fail, Skip};
     let table: [(&dyn Strategy, Option<Decision>, Option<Decision>); 5] = [
-        // Each row: the strategy, its first decision, and its decision when the wait is over. `None` is a pause.
+        // Each row contains a strategy, its first decision, and its decision when the wait is over. `None` means a
+        // pause.
         (&fail_fast(), Some(Fail), Some(Fail)),
         (&skip(), Some(Skip), Some(Skip)),
         (&retry(), None, Some(Fail)),
@@ -86,7 +87,7 @@ fn the_bound_of_the_pause_doubles_up_to_the_maximum() {
         // A pause is never shorter than 1 ms, so that no caller spins.
         (1, 0.0, 1),
         (7, -0.0, 1),
-        // No caller should pass these numbers.
+        // These values are outside the documented range.
         (7, -1.0, 1),
         (7, 2.0, 200),
         (7, f64::INFINITY, 200),

@@ -11,10 +11,10 @@ pub struct Wait {
     backoff: Backoff,
 }
 
-/// Waits until the key is free, however long that takes.
+/// Waits without a time limit until the key is free.
 ///
-/// This is for work in the background that must happen. The wait ends when the caller drops the future. A request that
-/// sets a limit is refused.
+/// Use this for work in the background that must happen. The wait also ends if the caller drops the future. A request
+/// that sets a limit is refused.
 ///
 /// # Examples
 ///

@@ -8,7 +8,7 @@ use std::task::Poll;
 use tokio::sync::futures::Notified;
 use tokio::sync::watch;
 
-/// Counts a lock of this thread while this value lives. Without debug assertions it does nothing.
+/// Counts a lock as held by this thread while this value lives. Without debug assertions, this type does nothing.
 #[derive(Debug)]
 pub(crate) struct Locked(());
 
@@ -21,7 +21,7 @@ mod count {
     }
 
     pub(super) fn add(change: i32) {
-        // A thread that is ending may no longer have a count.
+        // When a thread ends, its count may already be destroyed.
         let _ = LOCKS.try_with(|locks| locks.set(locks.get().saturating_add_signed(change)));
     }
 
@@ -46,8 +46,8 @@ impl Drop for Locked {
     }
 }
 
-/// Checks that this thread holds no lock of the library. During unwinding there is no check, because a second panic
-/// would abort the process.
+/// Panics if this thread holds a lock of the library. During unwinding this function does nothing, because a second
+/// panic would abort the process.
 #[inline]
 fn check(what: &str) {
     #[cfg(debug_assertions)]
@@ -55,14 +55,15 @@ fn check(what: &str) {
     let _ = what;
 }
 
-/// Runs code that may call into the application (its log, its metrics, its wakers). A panic there must not end work
-/// that is done for all callers, such as renewals or the watch over a connection. Returns `None` after a panic.
+/// Runs code that may call into the application (its log, its metrics, its wakers). If that code panics, this function
+/// returns `None`. So a panic does not end work that is done for all callers, such as renewals or the supervision of a
+/// connection.
 pub(crate) fn survives<T>(call: impl FnOnce() -> T) -> Option<T> {
     check("code of the application is called");
     catch_unwind(AssertUnwindSafe(call)).ok()
 }
 
-/// Polls `call`, which may run code of the application. Returns `None` after a panic.
+/// Polls `call`, which may run code of the application. If it panics, returns `None`.
 pub(crate) async fn survives_polls<F: Future>(call: F) -> Option<F::Output> {
     let mut call = pin!(call);
     poll_fn(|cx| match survives(|| call.as_mut().poll(cx)) {
@@ -72,11 +73,12 @@ pub(crate) async fn survives_polls<F: Future>(call: F) -> Option<F::Output> {
     .await
 }
 
-/// Changes the value of a watch channel under its lock, and returns what `change` returns. `change` must return the
-/// values whose drop runs code of the application, because `tokio` would otherwise drop them under the lock.
+/// Calls `change` with the value of a watch channel under its lock, and returns the result. If the drop of a replaced
+/// value may run code of the application, `change` must return that value. Otherwise `tokio` would drop it under the
+/// lock.
 pub(crate) fn change<T, R>(channel: &watch::Sender<T>, change: impl FnOnce(&mut T) -> R) -> R {
     let mut answer = None;
-    // The wakers of the channel run after its lock is released. The counted lock ends before that.
+    // The wakers of the channel run after its lock is released, so `_locked` is dropped before they run.
     channel.send_modify(|value| {
         let _locked = Locked::new();
         answer = Some(change(value));
@@ -84,8 +86,8 @@ pub(crate) fn change<T, R>(channel: &watch::Sender<T>, change: impl FnOnce(&mut 
     answer.expect("BUG: the closure is called once")
 }
 
-/// A [`tokio::sync::Notify`] whose wakers may panic. If a waker panics, the wakers after it in the list are not run,
-/// and their tasks wake later by their timers.
+/// A [`tokio::sync::Notify`] whose wakers may panic. If a waker panics, the later wakers in the list do not run. Their
+/// tasks wake up later by timers.
 #[derive(Debug, Default)]
 pub(crate) struct Notify(tokio::sync::Notify);
 
@@ -107,8 +109,8 @@ impl Notify {
     }
 }
 
-/// A field for a value whose drop may run code of the application, such as the end of a span. Such a value must not be
-/// dropped under a lock. Debug assertions check this.
+/// A field for types whose drop may run code of the application, such as the end of a span. Values of such types must
+/// not be dropped under a lock. Debug assertions check this.
 #[derive(Debug, Default)]
 pub(crate) struct OutsideOfLocks(());
 
@@ -127,7 +129,7 @@ mod tests {
     use super::*;
     use crate::sync::Mutex;
 
-    /// A waker that acquires a lock of the library. That lock must not be held when the waker runs.
+    /// A waker that acquires a lock of the library, which must not be held when the waker runs.
     struct Reenters(Arc<Mutex<u32>>);
 
     impl Wake for Reenters {
@@ -156,7 +158,7 @@ mod tests {
         assert_eq!(*state.lock(), 3);
     }
 
-    /// A wake-up that bypasses these functions would not be checked.
+    /// A wake-up that does not use these functions would not be checked.
     #[test]
     fn the_library_wakes_through_these_doors_alone() {
         fn sources(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {

@@ -1,4 +1,4 @@
-//! Defines the default pauses of a strategy that tries again.
+//! Defines the default pauses of a strategy that retries.
 
 use std::time::Duration;
 

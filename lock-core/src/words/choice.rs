@@ -1,8 +1,8 @@
-//! Reads options whose value is one of two words.
+//! Parses options whose value is one of two words.
 
 use super::suggest::did_you_mean;
 
-/// The option `on_lost`: what happens to the body when the lock is lost.
+/// A value of the option `on_lost`, which decides what happens to the body when the lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnLostWord {
     Cancel,
@@ -23,7 +23,7 @@ impl OnLostWord {
     }
 }
 
-/// The option `release`: what the caller waits for after the body has ended.
+/// A value of the option `release`, which decides whether the caller waits for the release after the body has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReleaseWord {
     Await,

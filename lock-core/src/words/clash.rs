@@ -1,7 +1,7 @@
-//! Finds a key that two templates can both render. It uses no I/O.
+//! Finds a key that two templates can both render.
 //!
-//! Both templates are automata that read the same key, byte by byte. The search finds the shortest key that both
-//! automata read to their end.
+//! Each template is an automaton that reads a key byte by byte. The search finds the shortest key that both automata
+//! accept.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -9,13 +9,13 @@ use std::ops::RangeInclusive;
 /// A part of a template.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part<'a> {
-    /// Text that is the same in every key.
+    /// Fixed text, which is the same in every key.
     Text(&'a str),
     /// An encoded value.
     Value(Values),
 }
 
-/// The characters of which the values of a placeholder consist.
+/// The characters that the values of a placeholder consist of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
     /// Any text, even the empty text.
@@ -29,7 +29,7 @@ pub enum Values {
 }
 
 impl Values {
-    /// Returns whether `byte` can occur in a value, at its start or later.
+    /// Returns whether `byte` can occur in a value. `at_start` is whether it is the first byte of the value.
     fn has(self, byte: u8, at_start: bool) -> bool {
         match self {
             Self::Text => true,
@@ -47,9 +47,9 @@ impl Values {
 /// Returns the shortest key that both templates can render although their fixed texts differ. Returns `None` if there
 /// is no such key.
 ///
-/// Templates with the same fixed texts, such as `account:<from>` and `account:<to>`, may render the same key, because
-/// they name one thing in two ways. An encoded byte counts as a part of a value even if the bytes around it are not
-/// UTF-8, as in the fixed text `%FF`. A key that exceeds the length limit is compared before it is shortened.
+/// Templates with the same fixed texts, such as `account:<from>` and `account:<to>`, are meant to render the same keys,
+/// so this is not a clash. An encoded byte counts as a part of a value even if the decoded bytes are not UTF-8, as in
+/// the fixed text `%FF`. Keys that exceed the length limit are compared before they are shortened.
 #[must_use]
 pub(crate) fn clash(left: &[Part<'_>], right: &[Part<'_>]) -> Option<String> {
     let (left, right) = (tokens(left), tokens(right));
@@ -58,8 +58,8 @@ pub(crate) fn clash(left: &[Part<'_>], right: &[Part<'_>]) -> Option<String> {
     }
     let start = (Position::START, Position::START);
     let mut seen = HashSet::from([start]);
-    // The search is breadth-first. Each entry is a pair of positions, with the entry and the byte from which it was
-    // reached.
+    // The search is breadth-first. Each entry is a pair of positions, with the previous entry and the byte that leads
+    // from it to this entry.
     let mut found = vec![(start, None)];
     for at in 0.. {
         let &((one, other), _) = found.get(at)?;
@@ -82,12 +82,12 @@ pub(crate) fn clash(left: &[Part<'_>], right: &[Part<'_>]) -> Option<String> {
     None
 }
 
-/// The range that contains every byte of an encoded value.
+/// A range that contains every byte that an encoded value can contain.
 const IN_VALUES: RangeInclusive<u8> = b'%'..=b'~';
 
 type Step = ((Position, Position), Option<(usize, Option<u8>)>);
 
-/// Returns the bytes on the path to an entry.
+/// Returns the key that the bytes on the path to an entry form.
 fn key_of(found: &[Step], mut at: usize) -> String {
     let mut bytes = Vec::new();
     while let (_, Some((before, byte))) = found[at] {
@@ -98,11 +98,11 @@ fn key_of(found: &[Step], mut at: usize) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A byte of the fixed text, or a value.
+/// One byte of the fixed text, or one whole value.
 #[derive(Clone, Copy)]
 enum Token {
     Byte(u8),
-    /// A value, with the mark that is encoded in it; see the [module](super).
+    /// A value, and the mark that is encoded in it, if any; see [`mark`].
     Value(Values, Option<u8>),
 }
 
@@ -117,7 +117,7 @@ impl Token {
 
 fn tokens(parts: &[Part<'_>]) -> Vec<Token> {
     let mut tokens = Vec::new();
-    // The text since the previous value.
+    // The fixed text since the previous value.
     let mut between: Option<String> = None;
     for part in parts {
         match *part {
@@ -134,8 +134,8 @@ fn tokens(parts: &[Part<'_>]) -> Vec<Token> {
     tokens
 }
 
-/// Returns the mark that the value after `text` must not contain unencoded. This is the last mark of `text`, if nothing
-/// else separates the two values around `text`.
+/// Returns the mark that the value after `text` must encode. This is the last mark of `text`, if only marks separate
+/// the two values around `text`.
 fn mark(text: &str) -> Option<u8> {
     let soft = text.bytes().all(|byte| is_unreserved(byte) || byte == b'%');
     text.bytes().rev().find(|byte| soft && is_unreserved(*byte) && !byte.is_ascii_alphanumeric())
@@ -145,7 +145,7 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'~' | b'-')
 }
 
-/// How far a template has been read.
+/// How far the automaton of a template has read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Position {
     index: usize,
@@ -170,13 +170,13 @@ impl Position {
         Self { index, begun: false, escape: Escape::Nothing }
     }
 
-    /// Returns the only byte that can come next, if there is only one.
+    /// Returns the next byte as a range, if the next byte belongs to the fixed text.
     fn expects(self, tokens: &[Token]) -> Option<RangeInclusive<u8>> {
         let byte = tokens.get(self.index)?.text()?;
         Some(byte..=byte)
     }
 
-    /// Returns the position after the value, if the value can end here.
+    /// Returns the position after the current value, if the value can end here.
     fn leave(self, tokens: &[Token]) -> Option<Self> {
         match tokens.get(self.index)? {
             Token::Value(values, _)
@@ -188,7 +188,7 @@ impl Position {
         }
     }
 
-    /// Returns the position after `byte`, if `byte` can come next.
+    /// Returns the position after `byte` has been read, if `byte` can come next.
     fn read(self, tokens: &[Token], byte: u8) -> Option<Self> {
         let (values, mark) = match *tokens.get(self.index)? {
             Token::Byte(own) => return (own == byte).then(|| Self::before(self.index + 1)),

@@ -1,10 +1,10 @@
-//! Parses durations such as `"500ms"`. Its errors say what to write instead.
+//! Parses durations such as `"500ms"`. The errors suggest what to write instead.
 
 use std::time::Duration;
 
 use super::option::ZERO_SWITCHES_OFF;
 
-/// Parses a duration in the form that people write: `500ms`, `2s`, `1m 30s`.
+/// Parses a duration such as `500ms`, `2s` or `1m 30s`, and refuses zero.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let duration = parse_or_zero(text)?;
     if duration.is_zero() {
@@ -13,7 +13,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-/// Parses the value of `option`. Accepts zero if zero switches the option off.
+/// Parses the value of `option`. Accepts zero only if zero disables the option.
 pub(crate) fn parse_option(option: &str, text: &str) -> Result<Duration, String> {
     if ZERO_SWITCHES_OFF.contains(&option) { parse_or_zero(text) } else { parse(text) }
 }
@@ -31,8 +31,8 @@ fn parse_or_zero(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// Adds the parts of a duration, such as `1m` and `30s`. The parts are parsed one by one, because `humantime` panics if
-/// their sum exceeds the maximum by less than a second.
+/// Returns the sum of the parts of a duration, such as `1m` and `30s`. The parts are parsed separately, because
+/// `humantime` panics if their sum exceeds the maximum by less than a second.
 fn sum(text: &str) -> Result<Duration, String> {
     let mut sum = Duration::ZERO;
     for part in parts(text) {
@@ -42,7 +42,7 @@ fn sum(text: &str) -> Result<Duration, String> {
     Ok(sum)
 }
 
-/// Splits a text before each number that follows a unit.
+/// Splits a text after each unit that is followed by a number.
 fn parts(text: &str) -> Vec<&str> {
     let (mut parts, mut begin, mut had_unit) = (Vec::new(), 0, false);
     for (at, letter) in text.char_indices() {

@@ -13,7 +13,8 @@ pub(crate) enum KindWord {
     Semaphore,
 }
 
-/// The names of the kinds in other libraries. These words are not accepted, but the error suggests the right word.
+/// The names of the kinds in other libraries. These words are not accepted, but the error suggests the word that this
+/// library uses.
 const SYNONYMS: [(&str, KindWord); 7] = [
     ("exclusive", KindWord::Reentrant),
     ("lock", KindWord::Reentrant),
@@ -37,12 +38,12 @@ impl KindWord {
         }
     }
 
-    /// Returns the list of words, for an error.
+    /// Returns the list of words, for an error text.
     pub(crate) fn list() -> String {
         list(Self::ALL.map(Self::name))
     }
 
-    /// Reads the value.
+    /// Parses the value of the option.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|word| word.name() == text).ok_or_else(|| {
             let near = match (SYNONYMS.iter().find(|(other, _)| *other == text), synonyms::kind(text)) {

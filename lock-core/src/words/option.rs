@@ -1,6 +1,6 @@
-//! Lists the names of the options, and the form of each.
+//! Lists the names of the options, with an example of the syntax of each.
 
-/// The name of an option, and the form that an error shows.
+/// The name of an option, and the example that an error shows.
 pub(crate) type Form = (&'static str, &'static str);
 
 /// The options of the attribute.
@@ -33,11 +33,11 @@ pub(crate) const OPTIONS: &[Form] = &[
 /// The [`OPTIONS`] that belong to one function or one request, and never to a profile.
 pub(crate) const OF_ONE_CALL: &[&str] = &["key", "keys", "fallback", "handle", "profile", "manager", "crate"];
 
-/// The options that only a profile has in text form. A request has them too, but the attribute has no word for them.
+/// The options that a configuration can set in a profile, but that the attribute does not have.
 pub(crate) const OF_PROFILES_ONLY: &[Form] =
     &[("fencing", "fencing = true"), ("reentrant", "reentrant = false")];
 
-/// The durations that may be zero, because zero switches them off.
+/// The duration options that accept zero, which disables the option.
 pub(crate) const ZERO_SWITCHES_OFF: &[&str] = &["linger"];
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fmt;
 use super::suggest::{did_you_mean, list};
 use super::synonyms;
 
-/// A strategy that has a name.
+/// A strategy that can be named in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StrategyWord {
     FailFast,
@@ -13,17 +13,16 @@ pub(crate) enum StrategyWord {
     Retry,
     RetryOrSkip,
     Wait,
-    /// `shed_above(200)`: like `retry`, but fails at once if more requests per second than this number find the key
-    /// held.
+    /// The strategy `shed_above(200)`, which is like `retry`, but fails at once if more requests per second than this
+    /// number find the key held.
     ShedAbove(u32),
 }
 
 impl StrategyWord {
-    /// The names of the strategies without a number. They are also the names of the constructors in
-    /// `lock_core::strategy`.
+    /// The names of the strategies that take no number. The constructors in `lock_core::strategy` have the same names.
     pub(crate) const NAMES: [&'static str; 5] = ["fail_fast", "skip", "retry", "retry_or_skip", "wait"];
 
-    /// The strategy with a number, in the form that errors show.
+    /// An example of the strategy that takes a number, for error texts.
     const SHED_ABOVE: &'static str = "shed_above(200)";
 
     /// Returns the name, which is also the name of the constructor in `lock_core::strategy`.
@@ -38,28 +37,28 @@ impl StrategyWord {
         }
     }
 
-    /// Returns whether the strategy can skip a call. The return type of the call must then be able to represent that.
+    /// Returns whether the strategy can skip a call. If so, the return type of the call must be able to represent a
+    /// skipped call.
     pub(crate) fn skips(self) -> bool {
         matches!(self, Self::Skip | Self::RetryOrSkip)
     }
 
-    /// Returns whether the strategy retries. Only such a strategy has waiters to count, and pauses between attempts.
+    /// Returns whether the strategy retries. Only a strategy that retries has waiters and pauses.
     pub(crate) fn tries_again(self) -> bool {
         self.waits_for_a_while() || self == Self::Wait
     }
 
-    /// Returns whether the strategy waits, but not forever. Only for such a strategy does a limit of the wait have an
-    /// effect.
+    /// Returns whether the strategy waits for a limited time, so that a limit of the wait has an effect.
     pub(crate) fn waits_for_a_while(self) -> bool {
         matches!(self, Self::Retry | Self::RetryOrSkip | Self::ShedAbove(_))
     }
 
-    /// Returns the list of words, for an error.
+    /// Returns the list of words, for an error text.
     pub(crate) fn list() -> String {
         list(Self::NAMES.into_iter().chain([Self::SHED_ABOVE]))
     }
 
-    /// Reads the value.
+    /// Parses the value of the option.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         Self::from_name(text).ok_or_else(|| {
             if text.starts_with("shed_above") {
@@ -75,7 +74,7 @@ impl StrategyWord {
         })
     }
 
-    /// Returns the strategy with this name.
+    /// Returns the strategy with this name, if there is one.
     pub(crate) fn from_name(text: &str) -> Option<Self> {
         Some(match text {
             "fail_fast" => Self::FailFast,

@@ -1,9 +1,9 @@
-//! Suggests the word of a list that is most similar to a wrong word, for the text of an error.
+//! Suggests the word of a list that is most similar to a wrong word, for an error text.
 
-/// The minimum similarity (Jaro-Winkler, 0 to 1) at which a suggestion helps more than it confuses.
+/// The minimum similarity for a suggestion (Jaro-Winkler, 0 to 1). Less similar suggestions would rather confuse.
 const SIMILAR: f64 = 0.7;
 
-/// Returns the candidate that is most similar to `word`, if one is similar enough.
+/// Returns the candidate that is most similar to `word`, if it is similar enough.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     candidates
         .into_iter()

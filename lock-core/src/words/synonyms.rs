@@ -1,20 +1,20 @@
-//! Lists the names that other libraries use for an option, or that people guess. These names are not accepted. The
-//! errors suggest the right option, or say why there is none.
+//! Lists names that other libraries use for an option, and names that users may guess. These names are not accepted.
+//! The errors suggest the right option, or explain why the option does not exist.
 
-/// Words for the same thing, and the hint for a program that uses one of the words.
+/// Words with the same meaning, and the hint that an error shows for each of them.
 type Row = (&'static [&'static str], &'static str);
 
-/// Returns the hint for `word`, if it was used as an option.
+/// Returns the hint for `word`, which was used as an option.
 pub(crate) fn option(word: &str) -> Option<&'static str> {
     find(OPTIONS, word)
 }
 
-/// Returns the hint for `word`, if it was used as a strategy.
+/// Returns the hint for `word`, which was used as a strategy.
 pub(crate) fn strategy(word: &str) -> Option<&'static str> {
     find(STRATEGIES, word)
 }
 
-/// Returns the hint for `word`, if the name of a strategy was used as a kind.
+/// Returns the hint for `word`, which was used as a kind but names a strategy.
 pub(crate) fn kind(word: &str) -> Option<&'static str> {
     find(KINDS, word)
 }

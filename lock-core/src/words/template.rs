@@ -5,22 +5,22 @@
 pub(crate) enum Piece {
     /// Text, in which `<<` has become `<`.
     Literal(Box<str>),
-    /// What is between `<` and `>`.
+    /// The name between `<` and `>`.
     Placeholder(Box<str>),
 }
 
-/// What is wrong with a template. Each position is a byte of the template.
+/// The mistake in a template. Each position is the index of a byte in the template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken<'a> {
     /// The template is empty.
     Empty,
-    /// No `>` follows the `<` at this byte.
+    /// The `<` at this byte has no `>`.
     Open(usize),
-    /// Another `<` follows the `<` before its `>`.
+    /// Another `<` occurs between a `<` and its `>`.
     Inside { open: usize, other: usize },
     /// The placeholder at this byte has no name.
     Nameless(usize),
-    /// Nothing separates the value of this placeholder from the value before it.
+    /// No text separates the value of this placeholder from the value before it.
     Adjacent { open: usize, name: &'a str },
 }
 
@@ -68,7 +68,7 @@ fn end(literal: &mut String, pieces: &mut Vec<Piece>) {
 }
 
 /// Returns whether this text separates two values unambiguously. Without such a text, `<a><b>` gives the same key for
-/// "ab", "c" and for "a", "bc". Letters, digits and `%` occur in encoded values.
+/// "ab", "c" and for "a", "bc". Letters, digits and `%` do not separate, because they occur in encoded values.
 fn separates(literal: &str) -> bool {
     literal.bytes().any(|byte| !byte.is_ascii_alphanumeric() && byte != b'%')
 }

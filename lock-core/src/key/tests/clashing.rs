@@ -1,4 +1,4 @@
-//! Tests which templates can render the same key, by comparison with the renderer.
+//! Compares the result of `KeyTemplate::clash` with the keys that templates really render.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ fn template(text: &str) -> KeyTemplate {
 #[test]
 fn templates_clash_where_a_value_can_spell_what_the_other_one_fixes() {
     for (one, other, key) in [
-        // These are the examples of the documentation.
+        // These examples are also in the documentation.
         ("job:<name>", "job:nightly", Some("job:nightly")),
         ("order:<id>", "order:<id>.items", Some("order:.items")),
         ("order:<id>", "order:<a>-<b>", Some("order:-")),
@@ -20,11 +20,11 @@ fn templates_clash_where_a_value_can_spell_what_the_other_one_fixes() {
         ("order:<id>", "order:<id>:items", None),
         ("order:<id>", "order:<a>/<b>", None),
         ("order:<id>", "order#<id>", None),
-        // These name one thing in two ways.
+        // These templates have the same fixed texts.
         ("account:<from>", "account:<to>", None),
         ("a<<b", "a<<b", None),
         ("<a>:<b>", "<tenant>:<id>", None),
-        // These have encoded characters, and characters that no value contains.
+        // These templates have encoded characters, and characters that no value contains.
         ("a:<x>", "a:b%3Ac", Some("a:b%3Ac")),
         ("a:<x>", "a:b%3ac", None),
         ("a:<x>", "a:b%41", None),
@@ -87,7 +87,7 @@ fn templates() -> Vec<KeyTemplate> {
     texts.iter().filter_map(|text| KeyTemplate::parse(text).ok()).collect()
 }
 
-/// Each pair is compared with all keys that both templates render for values of at most two characters.
+/// For each pair of templates, compares `clash` with all keys that both render for values of at most two characters.
 #[test]
 fn whatever_two_templates_render_alike_is_a_clash() {
     let templates = templates();
@@ -126,7 +126,7 @@ fn whatever_two_templates_render_alike_is_a_clash() {
     }
 }
 
-/// Both templates must really render the key that a clash names.
+/// Checks that both templates can render the key that `clash` returns.
 #[test]
 fn the_key_of_a_clash_is_given_by_both() {
     let templates = templates();
@@ -150,7 +150,7 @@ fn fixed(template: &KeyTemplate) -> String {
     template.as_str().replace("<x>", "<>")
 }
 
-/// Returns whether some values, cut out of `key`, make the template render `key`.
+/// Returns whether the template can render `key`, with values that are parts of `key`.
 fn gives(template: &KeyTemplate, key: &str) -> bool {
     let places = template.placeholders().count();
     let cuts: Vec<usize> = (0..=key.len()).collect();
@@ -168,7 +168,7 @@ fn gives(template: &KeyTemplate, key: &str) -> bool {
     })
 }
 
-/// Returns whether `part` cuts no encoded byte.
+/// Returns whether `part` contains only complete encodings.
 fn whole(part: &str) -> bool {
     part.match_indices('%').all(|(at, _)| {
         let digits = part.get(at + 1..at + 3);
