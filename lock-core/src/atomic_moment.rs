@@ -1,4 +1,4 @@
-//! Defines a moment that several threads move forward.
+//! Defines a moment that several threads can move forward.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -6,8 +6,8 @@ use crate::clock::Moment;
 
 /// A moment that only moves forward.
 ///
-/// Its two halves are read one after the other. Both only grow, so a torn read results in an earlier moment, never in a
-/// later one. A deadline that is read too early is safe.
+/// A read loads the readings of the two clocks one after the other, so it may mix an old and a new reading. Both
+/// readings only grow, so the result is never later than the current moment. For a deadline, an earlier moment is safe.
 #[derive(Debug)]
 pub(crate) struct AtomicMoment {
     mono: AtomicI64,
@@ -24,7 +24,7 @@ impl AtomicMoment {
         Moment::from_parts((self.mono.load(Ordering::Acquire), self.boot.load(Ordering::Acquire)))
     }
 
-    /// Moves this moment forward to `to`. It never moves back.
+    /// Moves this moment forward to `to`, if `to` is later.
     pub(crate) fn raise(&self, to: Moment) {
         let (mono, boot) = to.parts();
         self.mono.fetch_max(mono, Ordering::AcqRel);

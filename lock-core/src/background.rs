@@ -1,8 +1,8 @@
-//! Runs the library's own work: renewals, releases in the background, and the session of a store.
+//! Runs the work that the library does in the background: renewals, releases, and the session of a store.
 //!
-//! A call that locks or connects needs the runtime of its caller, and fails with an error outside of a runtime
-//! (`current_runtime`). If the caller of any other call has no runtime, the call is polled inside the runtime of the
-//! library's thread. No body runs on that thread, because a body would block renewals.
+//! A call that locks or connects needs the runtime of its caller, and fails outside of a runtime (`current_runtime`).
+//! Every other call works outside of a runtime too: it is then polled inside the runtime of the library's thread. No
+//! body runs on that thread, because a body could block renewals.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -19,15 +19,15 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::simulation;
 use crate::sync::Mutex;
 
-/// How long the thread outlives its manager, so that the last releases can be answered.
+/// The maximum time that the thread outlives its manager, so that the last releases are still answered.
 const LAST_RELEASES: Duration = Duration::from_secs(2);
 
-/// The runtimes of the background.
+/// The runtimes on which the work in the background runs.
 ///
-/// Over a remote store, the background is a thread with a current-thread runtime. So a body that blocks every worker of
-/// the caller's runtime keeps its lock. Over the memory store, the background is the set of runtimes that acquire
-/// locks, so that a paused clock drives it. There, the thread is started only for the first caller outside of tokio,
-/// because the other runtimes may not be driven at that time.
+/// With a remote store, the work runs on a thread with its own current-thread runtime. So renewals continue even if a
+/// body blocks every worker of the caller's runtime. With the memory store, the work runs on the runtimes that acquire
+/// locks, so that a paused clock also controls the work. In that case, a thread is started only for the first caller
+/// outside of tokio, because the other runtimes may not be driven at that time.
 #[derive(Debug)]
 pub(crate) enum Background {
     OwnThread(Thread),
@@ -36,7 +36,7 @@ pub(crate) enum Background {
 
 pub(crate) struct Thread {
     runtime: Handle,
-    /// Receives the last work of the thread. When that future has completed, the thread ends.
+    /// The channel for the last future of the thread. When that future has completed, the thread ends.
     stop: Mutex<Option<oneshot::Sender<BoxFuture<'static, ()>>>>,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Debug for Thread {
     }
 }
 
-/// Proof that a runtime is alive. A task that runs on the runtime keeps this value.
+/// Shows that a runtime is alive. A task on the runtime owns this value.
 #[derive(Debug)]
 pub(crate) struct Presence(());
 
@@ -67,8 +67,8 @@ impl Background {
         Ok(Self::OnRuntimes(Mutex::default(), Mutex::default()))
     }
 
-    /// Returns the runtime on which a store runs its session: the runtime of the thread, or the runtime in which the
-    /// manager is made.
+    /// Returns the runtime on which a store runs its session. This is the runtime of the thread, or otherwise the
+    /// current runtime, in which the manager is created.
     pub(crate) fn of_session(&self) -> Option<Handle> {
         match self {
             Self::OwnThread(thread) => Some(thread.runtime.clone()),
@@ -76,29 +76,29 @@ impl Background {
         }
     }
 
-    /// Returns a runtime on which a task can be spawned from anywhere. Returns `None` if all runtimes have ended.
+    /// Returns a runtime on which a task can be spawned, or `None` if all runtimes have ended.
     pub(crate) fn runtime(&self) -> Option<Handle> {
         match self {
             Self::OwnThread(thread) => Some(thread.runtime.clone()),
             Self::OnRuntimes(all, _) => {
                 let all = all.lock();
-                // An ended runtime would drop the spawned task, and with it the release.
+                // Skip ended runtimes. They would drop the spawned task, and the release in it.
                 all.iter().find(|one| one.presence.strong_count() > 0).map(|one| one.runtime.clone())
             }
         }
     }
 
-    /// Runs `call` to its end. The call is polled inside tokio: in the runtime of the caller, or otherwise in the
-    /// runtime of the thread.
+    /// Runs `call` to its end inside a tokio runtime: the runtime of the caller, or otherwise the runtime of the
+    /// thread.
     ///
-    /// Use this only for calls that run no code of the application, because such code could block the thread.
+    /// Use this only for calls that run no code of the application. Such code could block the runtime of the thread.
     ///
     /// # Errors
     /// Returns an error if the caller is outside of tokio, and the system cannot start another thread.
     pub(crate) async fn inside<F: Future>(&self, call: F) -> Result<F::Output> {
         let mut call = pin!(call);
         poll_fn(|cx| {
-            // This is checked at every poll, because a future may move from one executor to another.
+            // The runtime is checked at every poll, because a future may move from one executor to another.
             if Handle::try_current().is_ok() {
                 return call.as_mut().poll(cx).map(Ok);
             }
@@ -126,13 +126,13 @@ impl Background {
         }
     }
 
-    /// Adds a runtime. It stays for as long as a task on it keeps the returned value.
+    /// Adds a runtime, which is used until the returned value is dropped. A task on the runtime must own that value.
     pub(crate) fn join(&self, runtime: &Handle) -> Arc<Presence> {
         let presence = Arc::new(Presence(()));
         if let Self::OnRuntimes(all, _) = self {
             let here = OnRuntime { runtime: runtime.clone(), presence: Arc::downgrade(&presence) };
-            // The drop happens outside the lock. It may drop the last handle of an ended runtime, and with it values of
-            // the application.
+            // The ended runtimes are dropped outside the lock. This may drop the last handle of a runtime, and then
+            // values of the application.
             drop(all.with(|all| {
                 let alive = |one: &OnRuntime| one.presence.strong_count() > 0;
                 let (mut alive, gone): (Vec<_>, Vec<_>) = all.drain(..).partition(alive);
@@ -144,7 +144,7 @@ impl Background {
         presence
     }
 
-    /// Ends the thread when `last` has completed, at the latest after [`LAST_RELEASES`].
+    /// Ends the thread when `last` has completed, but after at most [`LAST_RELEASES`].
     pub(crate) fn stop(&self, last: impl Future<Output = ()> + Send + 'static) {
         if let Self::OwnThread(thread) = self
             && let Some(stop) = thread.stop.lock().take()
@@ -166,8 +166,8 @@ fn start() -> Result<Thread> {
             LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
         }
     };
-    // The runtime is built here, so that the caller receives the error. The thread owns and drops the runtime, because
-    // tokio panics if a runtime is dropped inside another one.
+    // The runtime is built here, so that the caller receives the error. The thread owns the runtime, because tokio
+    // panics if a runtime is dropped inside another runtime.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -178,8 +178,8 @@ fn start() -> Result<Thread> {
         .name("lock-background".to_owned())
         .spawn(move || {
             runtime.block_on(async {
-                // Renewals and releases are tasks of this runtime and end with it. An error means that the sender was
-                // dropped; the thread then ends at once.
+                // Renewals and releases are tasks of this runtime, and end with it. If the sender was dropped,
+                // `stopped` returns an error, and the thread ends at once.
                 if let Ok(last) = stopped.await {
                     let _ = tokio::time::timeout(LAST_RELEASES, last).await;
                 }

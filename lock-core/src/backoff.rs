@@ -1,5 +1,5 @@
-//! Provides the pauses between the library's own retries. The pauses between attempts for a held lock belong to a
-//! [strategy](crate::strategy), which calculates them with the same function and adds jitter.
+//! Provides the pauses between retries inside the library. The pauses between the attempts to acquire a lock are
+//! defined by a [strategy](crate::strategy), which uses the same function and adds jitter.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ pub(crate) struct Pauses {
     first: Duration,
     longest: Duration,
     given: u32,
-    /// The minimum length of the next pause.
+    /// The minimum of the next pause.
     at_least: Duration,
 }
 
 impl Pauses {
-    /// Makes a series of pauses. A `first` above `longest` counts as `longest`.
+    /// Creates a series of pauses. A `first` above `longest` counts as `longest`.
     pub(crate) const fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, given: 0, at_least: Duration::ZERO }
     }
@@ -32,13 +32,13 @@ impl Pauses {
         pause.max(std::mem::take(&mut self.at_least))
     }
 
-    /// Sets a minimum length for the next pause, and only for that one.
+    /// Sets a minimum for the next pause only.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "only Postgres asks for it"))]
     pub(crate) fn next_at_least(&mut self, pause: Duration) {
         self.at_least = pause;
     }
 
-    /// Starts again with the first pause, because an attempt succeeded.
+    /// Restarts with the first pause. Call this when an attempt has succeeded.
     pub(crate) fn reset(&mut self) {
         self.given = 0;
     }

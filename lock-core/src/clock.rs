@@ -1,9 +1,9 @@
-//! Reads the time. No other module does so.
+//! Reads the clocks. No other module reads a clock.
 //!
-//! A grant is valid until a local deadline, whatever the network does. So the clock that measures the deadline must not
-//! stop while the machine is suspended, and must not jump when the wall clock is set. On Linux, no single clock does
-//! both on every kernel and virtual machine. So two clocks are read, and the *smaller remainder* counts:
-//! `CLOCK_BOOTTIME`, which runs during suspend, and `CLOCK_MONOTONIC`, which stops.
+//! A grant is valid until a local deadline, even if the network fails. So the clock for the deadline must not stop
+//! while the machine is suspended, and must not jump when the wall clock is set. On Linux, no single clock guarantees
+//! both on every kernel and virtual machine. So two clocks are read: `CLOCK_BOOTTIME`, which runs during suspend, and
+//! `CLOCK_MONOTONIC`, which stops. The *smaller remaining time* of the two is used.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,28 +14,29 @@ use crate::simulation;
 
 /// The clock with which a manager measures its leases.
 ///
-/// A store in another process has its leases measured with [`Clock::Suspend`]. The memory store, which is in this
-/// process, has them measured with [`Clock::Tokio`], so that a test with a paused tokio clock controls their expiry.
+/// The leases of a store in another process are measured with [`Clock::Suspend`]. The leases of the memory store, which
+/// is in this process, are measured with [`Clock::Tokio`], so that a test with a paused tokio clock controls their
+/// expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Clock {
-    /// `CLOCK_BOOTTIME` and `CLOCK_MONOTONIC`. The clock that leaves less time counts.
+    /// Both `CLOCK_BOOTTIME` and `CLOCK_MONOTONIC`. The clock with less remaining time determines the result.
     Suspend,
     /// tokio's clock, which a test can pause and advance.
     Tokio,
-    /// [`Suspend`](Self::Suspend) on a machine that a test suspends.
+    /// [`Suspend`](Self::Suspend), with a machine that a test can suspend.
     #[cfg(test)]
     Suspended(&'static Suspended),
 }
 
-/// How long a test has suspended the machine so far, in nanoseconds.
+/// The total time for which a test has suspended the machine, in nanoseconds.
 #[cfg(test)]
 #[derive(Debug, Default)]
 pub struct Suspended(std::sync::atomic::AtomicI64);
 
 #[cfg(test)]
 impl Suspended {
-    /// Returns a machine for one test.
+    /// Creates a machine for one test.
     pub(crate) fn machine() -> &'static Self {
         Box::leak(Box::default())
     }
@@ -50,13 +51,13 @@ thread_local! {
     static REMOTE: std::cell::Cell<Clock> = const { std::cell::Cell::new(Clock::Suspend) };
 }
 
-/// Returns the clock for remote stores of managers that this thread makes.
+/// Returns the clock for remote stores of managers that this thread creates.
 #[cfg(test)]
 pub(crate) fn of_remote() -> Clock {
     REMOTE.get()
 }
 
-/// Makes managers measure the leases of remote stores with `clock`, if `make` makes these managers.
+/// Calls `make`. Managers that it creates measure the leases of remote stores with `clock`.
 #[cfg(test)]
 pub(crate) fn with_clock<T>(clock: Clock, make: impl FnOnce() -> T) -> T {
     REMOTE.set(clock);
@@ -77,7 +78,7 @@ impl Eq for Suspended {}
 
 /// A point in time of one [`Clock`], in nanoseconds since an arbitrary start.
 ///
-/// Moments of different clocks must not be compared; a manager uses one clock for everything.
+/// Moments of different clocks must not be compared. A manager uses only one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     mono: i64,
@@ -96,8 +97,8 @@ fn tokio_now() -> std::time::Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Returns the time since the Unix epoch by the wall clock. Use it for owner records, random waits and people, but
-/// never for a decision.
+/// Returns the time since the Unix epoch by the wall clock. Use it for owner records, random waits and output for
+/// users, but never to decide whether a lock is held.
 #[must_use]
 #[allow(clippy::disallowed_methods, reason = "the clock module is where time is read")]
 pub fn wall() -> Duration {
@@ -112,7 +113,7 @@ impl fmt::Display for Date {
         const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
         match UNIX_EPOCH.checked_add(self.0).filter(|_| self.0 < YEAR_10000) {
             Some(time) => humantime::format_rfc3339_seconds(time).fmt(f),
-            // Only a wrong clock results in such a time.
+            // This happens only if the clock is wrong.
             None => f.write_str("a time after the year 9999"),
         }
     }
@@ -147,14 +148,14 @@ fn since_start(at: std::time::Instant) -> i64 {
     }
 }
 
-/// Returns a duration in nanoseconds, limited to the largest value. The result has 64 bits: every step of a lock adds a
-/// duration to a moment, and 128 bits would cost several times as much.
+/// Returns a duration in nanoseconds, limited to `i64::MAX`. The result has 64 bits, because every step of a lock adds
+/// a duration to a moment, and 128-bit arithmetic would cost several times as much.
 pub(crate) fn nanos(duration: Duration) -> i64 {
     let seconds = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(duration.subsec_nanos()))
 }
 
-/// Reads the clock of [`std::time::Instant`]. That type takes twice as long to read it.
+/// Reads the same clock as [`std::time::Instant`], but in half the time.
 #[cfg(target_os = "linux")]
 fn monotonic() -> i64 {
     read(rustix::time::ClockId::Monotonic)
@@ -176,7 +177,8 @@ fn monotonic() -> i64 {
     since_start(std_now())
 }
 
-/// Other systems have only the monotonic clock. Whether that clock runs during suspend depends on the system.
+/// Reads the monotonic clock, because other systems have no second clock. Whether this clock runs during suspend
+/// depends on the system.
 #[cfg(not(target_os = "linux"))]
 fn boottime() -> i64 {
     monotonic()
@@ -194,8 +196,8 @@ impl Moment {
         Self { mono: self.mono.saturating_add(nanos), boot: self.boot.saturating_add(nanos) }
     }
 
-    /// Returns the time from `now` to this moment. This is the smaller remainder of the two clocks. It is zero if
-    /// either clock has passed the moment.
+    /// Returns the time from `now` to this moment, which is the smaller remaining time of the two clocks. The result is
+    /// zero if either clock has passed the moment.
     #[must_use]
     pub fn remaining(self, now: Self) -> Duration {
         Duration::from_nanos(u64::try_from(self.nanos_left(now)).unwrap_or(0))
@@ -213,7 +215,7 @@ impl Moment {
         self.nanos_left(now) <= 0
     }
 
-    /// Returns the time from `earlier` to this moment: the larger of the two clocks' differences.
+    /// Returns the time from `earlier` to this moment, which is the larger difference of the two clocks.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         let passed = self.mono.saturating_sub(earlier.mono).max(self.boot.saturating_sub(earlier.boot));

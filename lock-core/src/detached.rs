@@ -16,13 +16,13 @@ use crate::manager::LockManager;
 use crate::owner::{Owner, OwnerRecord, OwnerToken};
 use crate::request::LockRequest;
 
-/// A lock that belongs to no process. Every process that has its [token](Self::token) can renew and release it, for
-/// example each step of a script. Nothing renews the lock by itself, and dropping this value does not release it. The
-/// lock ends with its ttl.
+/// A lock that does not belong to a process. Every process that has its [token](Self::token) can renew and release the
+/// lock, for example each step of a script. The lock is not renewed automatically, and ends when its ttl is over.
+/// Dropping this value does not release the lock.
 ///
-/// A loss is not reported. After the ttl another owner may hold the key, so the protected resource should refuse an old
-/// [`fencing_token`](Self::fencing_token). Metrics and events show the grant, but neither its renewals nor its end. If
-/// a single process does the work, use a [`LockGuard`].
+/// A loss is not reported. After the ttl, another owner may hold the key, so the protected resource should refuse an
+/// old [`fencing_token`](Self::fencing_token). Metrics and events report the grant, but not its renewals and its end.
+/// If only one process does the work, use a [`LockGuard`] instead.
 ///
 /// # Examples
 /// ```
@@ -73,8 +73,8 @@ impl DetachedLock {
         engine.inside(engine.store.fence(&self.claim)).await.map_err(|error| error.or_key(&self.claim.key))
     }
 
-    /// Extends the lease to `ttl` from now. Returns how long the lock is certainly held. A longer lease stays as it is;
-    /// on etcd it starts again with its whole length.
+    /// Extends the lease to `ttl` from now, and returns how long the lock is certainly held. A lease that already lasts
+    /// longer is not shortened. On etcd, such a lease restarts with its full length.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) when the lock has ended; [`InvalidRequest`](LockErrorKind::InvalidRequest) when the
@@ -82,7 +82,7 @@ impl DetachedLock {
     /// [`ShuttingDown`](LockErrorKind::ShuttingDown) after the shutdown of the manager.
     ///
     /// # Cancel safety
-    /// This method is cancel safe. The lease may or may not have been renewed.
+    /// Cancel safe. If the future is dropped, the lease may or may not be renewed.
     pub async fn renew(&self, ttl: Duration) -> Result<Duration> {
         let (engine, key) = (&self.hub.engine, &self.claim.key);
         engine.check_open()?;
@@ -102,11 +102,11 @@ impl DetachedLock {
     }
 
     /// Releases the lock. [`Expired`](Released::Expired) and [`Taken`](Released::Taken) mean that the lock had already
-    /// ended, by its ttl, or by an earlier release whose answer was lost.
+    /// ended, because its ttl was over, or because the answer to an earlier release was lost.
     ///
     /// # Errors
-    /// [`Unavailable`](LockErrorKind::Unavailable) when the store does not answer: the lock may or may not be released.
-    /// Release it again by its token.
+    /// [`Unavailable`](LockErrorKind::Unavailable) when the store does not answer. The lock may or may not be released,
+    /// so release it again by its token.
     ///
     /// # Cancel safety
     /// If the future is dropped, the lock may or may not be released.
@@ -124,16 +124,16 @@ impl fmt::Debug for DetachedLock {
 }
 
 impl LockRequest {
-    /// Acquires a lock that [outlives this process](DetachedLock). It is held for its ttl, or until a process that has
-    /// its token releases it. It is neither renewed nor entered again. If the store keeps an order of arrival, the
-    /// request waits in that order, like a [`write`](LockManager::write) lock. So an attempt is refused while others
-    /// wait.
+    /// Acquires a lock that [outlives this process](DetachedLock). The lock is held for its ttl, or until a process
+    /// that has its token releases it. The lock is not renewed, and a nested call cannot enter it. If the store keeps
+    /// an order of arrival, the request waits in that order, like a [`write`](LockManager::write) lock. So an attempt
+    /// is refused while other requests wait.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire). [`Unsupported`](LockErrorKind::Unsupported) on ZooKeeper, and on Postgres with
-    /// `mode=advisory`, because their locks end with the session of the process. Also
+    /// The errors of [`acquire`](Self::acquire). [`Unsupported`](LockErrorKind::Unsupported) on ZooKeeper, and on
+    /// Postgres with `mode=advisory`, because their locks end with the session of the process. Also
     /// [`Unsupported`](LockErrorKind::Unsupported) for several keys, readers and semaphores.
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) with `min_hold` or `max_hold`, which need a guard.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) with `min_hold`, `max_hold` or `linger`, which need a guard.
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
@@ -141,8 +141,8 @@ impl LockRequest {
         let mut plan = self.renew(false).reentrant(false).plan()?;
         check(&plan).map_err(|error| error.with_key(&plan.key))?;
         if let Some(own) = plan.own.as_mut().filter(|own| own.options.kind.hands_off()) {
-            // `Write` excludes the same locks, but has no hand-offs. Otherwise waiters of this process would wait for a
-            // hand-off.
+            // `Write` excludes the same locks, but is never handed off. Otherwise waiters of this process would wait
+            // for a hand-off that never happens.
             own.options.kind = Kind::Write;
         }
         acquire::acquire(Ok(plan)).await?.detach()
@@ -150,7 +150,7 @@ impl LockRequest {
 }
 
 impl LockManager {
-    /// Returns the lock of `key` with this [token](DetachedLock::token), without a request to the store.
+    /// Returns the detached lock of `key` with this [token](DetachedLock::token), without a request to the store.
     ///
     /// # Errors
     /// [`InvalidKey`](LockErrorKind::InvalidKey); [`InvalidRequest`](LockErrorKind::InvalidRequest) if `token` is not a
@@ -170,14 +170,14 @@ impl LockManager {
 }
 
 impl LockGuard {
-    /// Ends this guard without a release, and returns the lock.
+    /// Ends this guard without a release, and returns the detached lock.
     fn detach(self) -> Result<DetachedLock> {
         let (hub, hold) = self.into_parts();
         hold.lease().check()?;
         let claim = hold.lease().claim().clone();
         if claim.is_resent() {
-            // The store may execute the second copy of the request after the release. Only this process would then
-            // repeat the release.
+            // The store may execute the second copy of the request after a release. Only this process could then repeat
+            // the release.
             let detail =
                 "the connection was lost while the lock was acquired, and it is given back: acquire it again";
             return Err(LockError::new(LockErrorKind::Unavailable, detail).with_key(&claim.key));

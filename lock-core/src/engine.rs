@@ -34,7 +34,7 @@ pub(crate) struct Engine {
     pub(crate) identity: &'static Identity,
     pub(crate) namespace: String,
     pub(crate) profiles: Profiles,
-    /// The options of a request that sets none itself.
+    /// The options of a request that sets no options itself.
     pub(crate) defaults: Resolved,
     pub(crate) rates: Rates,
     pub(crate) observer: Arc<Observer>,
@@ -42,12 +42,12 @@ pub(crate) struct Engine {
     held: AtomicUsize,
     /// The number of acquisitions in progress.
     acquiring: AtomicUsize,
-    /// Notified in three cases: when the manager closes, when a grant ends while the manager closes, and when the store
-    /// has lost notifications. The local queue notifies its own waiters.
+    /// Notifies tasks in three cases: the manager closes, a grant or an acquisition ends while the manager closes, or
+    /// the store has lost notifications. The local queue notifies its own waiters.
     pub(crate) changed: Notify,
     closing: AtomicBool,
-    /// How often the store has reported lost notifications. A waiter whose last request was sent before the last report
-    /// sends another request.
+    /// The number of reports that notifications were lost. If a waiter sent its last request before the last report, it
+    /// must send another request.
     reconnects: AtomicU64,
     lost: LostOwners,
 }
@@ -78,7 +78,7 @@ impl Engine {
             LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
         })?;
         let local_queue = Arc::new(LocalQueue::new(&capability));
-        // The clean-up has only a weak reference to the local queue, which the engine keeps alive.
+        // The engine owns the local queue, so `Cleanup` needs only a weak reference to it.
         let waiters: Arc<dyn FreedKeys> = Arc::<LocalQueue>::clone(&local_queue);
         let cleanup = Cleanup::new(store.clone(), background, Arc::downgrade(&waiters));
         Ok(Arc::new(Self {
@@ -112,24 +112,24 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether the store keeps a lease that ends at `store_until` for longer than a renewal for `ttl` would. In
-    /// a store whose grants all belong to one session, the result is always `false`.
+    /// Returns whether a lease that ends at `store_until` would outlast a renewal for `ttl`. If the grants of the store
+    /// belong to one session, the result is always `false`.
     pub(crate) fn outlasts(&self, store_until: Moment, ttl: Duration, now: Moment) -> bool {
         !self.cleanup.has_session() && expiry::outlasts(store_until, ttl, now)
     }
 
-    /// Returns why the store recently reported the grant of `owner` as lost, or `None`. Code that makes a lease for a
-    /// grant must check this once more afterwards.
+    /// Returns the reason if the store recently reported the grant of `owner` as lost. Code that creates a lease for a
+    /// grant must check this again after the creation.
     pub(crate) fn reported_lost(&self, owner: Owner) -> Option<LossReason> {
         self.lost.reason(owner)
     }
 
-    /// Records that the store reported the grants of `owners` as lost.
+    /// Records that the store has reported the grants of `owners` as lost.
     pub(crate) fn note_lost(&self, owners: &[Owner], reason: LossReason) {
         self.lost.note(owners, reason);
     }
 
-    /// Records that the store no longer has the grant of `claim`, whose lease has ended. The grant must then not be
+    /// Records that the lease of `claim` has ended and that the store no longer has its grant. Such a grant must not be
     /// handed off.
     pub(crate) fn grant_is_gone(&self, claim: &Claim) {
         self.note_lost(&[claim.owner], LossReason::Taken);
@@ -138,28 +138,29 @@ impl Engine {
 
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
-        // These steps come after the flag is set. Notified waiters and repeated releases read the flag, and give up.
+        // The flag is set first, because waiters and repeated releases that wake up here read the flag, and then give
+        // up.
         self.cleanup.hurry();
         self.wake_waiters();
     }
 
-    /// Wakes every waiter, so that it checks whether it may continue.
+    /// Wakes every waiter, so that each one checks whether it may continue.
     fn wake_waiters(&self) {
-        // If a waker of the application panics, the remaining waiters of `changed` check only when their timer fires.
-        // The waiters of the local queue are still woken.
+        // If a waker of the application panics, the other waiters of `changed` wake up later, when their timers fire.
+        // The waiters of the local queue are still woken here.
         self.changed.notify_waiters();
         self.local_queue.wake_all();
     }
 
-    /// Returns how often the store has lost notifications so far. Read this before you send a request: a waiter whose
-    /// request is older than the last loss must send another one.
+    /// Returns how often the store has lost notifications so far. Read this number before a request is sent. If the
+    /// number changes later, the waiter must send another request.
     pub(crate) fn reconnects(&self) -> u64 {
         self.reconnects.load(Ordering::Acquire)
     }
 
     /// Records that the store has lost notifications, and wakes every waiter.
     pub(crate) fn reconnected(&self) {
-        // The count comes first, because a woken waiter compares it.
+        // The number is increased first, because a woken waiter compares it.
         self.reconnects.fetch_add(1, Ordering::AcqRel);
         self.wake_waiters();
         self.latches.wake_all();
@@ -170,10 +171,10 @@ impl Engine {
     }
 
     pub(crate) fn lease_ended(&self) {
-        // The order relative to `closing` matters, as in `begin_acquiring`.
+        // The count must change before `closing` is read, as in `begin_acquiring`.
         self.held.fetch_sub(1, Ordering::SeqCst);
-        // Only a shutdown waits for the end of a grant. Without this condition, each release would wake every waiter of
-        // the manager.
+        // Only a shutdown waits for grants to end. Without this condition, each release would wake every waiter of the
+        // manager.
         if self.closing.load(Ordering::SeqCst) {
             self.changed.notify_waiters();
         }
@@ -183,11 +184,11 @@ impl Engine {
         self.held.load(Ordering::SeqCst)
     }
 
-    /// Counts an acquisition for as long as the returned value lives. Call this before you check that the manager is
-    /// open, so that a shutdown misses no acquisition.
+    /// Counts an acquisition until the returned value is dropped. Call this before the check that the manager is open,
+    /// so that a shutdown waits for every acquisition.
     pub(crate) fn begin_acquiring(&self) -> Acquiring<'_> {
-        // The order relative to `closing` matters: either this acquisition sees the flag, or the shutdown sees the
-        // count.
+        // The count must change before `closing` is read. So either this acquisition sees the flag, or the shutdown
+        // sees the count.
         self.acquiring.fetch_add(1, Ordering::SeqCst);
         Acquiring(self)
     }
@@ -201,12 +202,12 @@ impl Engine {
         self.acquiring() > 0 || self.cleanup.pending() > 0
     }
 
-    /// Releases a grant, and waits for the answer. The caller must have recorded that the release is under way. That
-    /// record also covers a repetition by the background.
+    /// Releases a grant, and waits for the answer. The caller must have registered the pending release. That
+    /// registration also covers a retry in the background.
     pub(crate) async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         let answer = self.store.release(claim, keep_for).await;
-        // This happens after an error too. The store may have freed the key, and only this call notifies the head of
-        // the local queue.
+        // This is also needed after an error. The store may have freed the key, and only this call notifies the first
+        // waiter of the local queue.
         self.freed_by(claim);
         if answer.is_ok() {
             self.release_again(claim);
@@ -214,8 +215,8 @@ impl Engine {
         answer
     }
 
-    /// Repeats the release of a claim whose request was sent twice. The second copy of the request may reach the store
-    /// after the first release, and be granted.
+    /// Repeats the release if the request of `claim` was sent twice. The second copy of the request may be granted
+    /// after the first release.
     fn release_again(&self, claim: &Claim) {
         if claim.is_resent() {
             let until = self.clock.now().plus(claim.ttl);
@@ -230,8 +231,8 @@ impl Engine {
 }
 
 impl Engine {
-    /// Runs `call` to its end. `call` is polled inside tokio, regardless of the executor that polls this future. Every
-    /// method of the public interface that neither acquires a lock nor runs a body uses this.
+    /// Runs `call` to its end inside a tokio runtime, even if another executor polls this future. Public methods use
+    /// this function if they neither acquire a lock nor run a body.
     pub(crate) async fn inside<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
         self.cleanup.inside(call).await?
     }
@@ -239,8 +240,7 @@ impl Engine {
     /// Sleeps for `pause`, or until the manager closes or the store reconnects.
     pub(crate) async fn sleep(&self, pause: Duration) -> Result<()> {
         let mut changed = std::pin::pin!(self.changed.notified());
-        // The waiter registers before the check, here and below. Otherwise it would miss a change between the two
-        // steps.
+        // Register before the check, here and below. Otherwise a change between the two steps would be missed.
         changed.as_mut().enable();
         self.check_open()?;
         tokio::select! {
@@ -251,22 +251,23 @@ impl Engine {
         }
     }
 
-    /// Completes when no lock is held, no acquisition is under way and no release is pending.
+    /// Waits until no lock is held, no acquisition is in progress and no release is pending.
     pub(crate) async fn idle(&self) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            // The order matters: an acquisition creates its lease before it stops counting as an acquisition.
+            // Check `acquiring` first, because an acquisition creates its lease before it stops counting as an
+            // acquisition.
             if self.acquiring() == 0 && self.held() == 0 {
                 break;
             }
             changed.await;
         }
-        // The releases come last, because a dropped guard causes a release, which must be awaited too.
+        // Wait for releases last, because a guard that is dropped in the meantime causes another release.
         self.cleanup.settled().await;
     }
 
-    /// Completes when no acquisition is under way and no release is pending.
+    /// Waits until no acquisition is in progress and no release is pending.
     pub(crate) async fn settled(&self) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -276,19 +277,19 @@ impl Engine {
             }
             changed.await;
         }
-        // The releases come last, because an acquisition that ends may roll back, which adds a release.
+        // Wait for releases last, because an acquisition that fails may add a release.
         self.cleanup.settled().await;
     }
 }
 
-/// An acquisition in progress.
+/// Represents an acquisition in progress.
 #[derive(Debug)]
 pub(crate) struct Acquiring<'a>(&'a Engine);
 
 impl Drop for Acquiring<'_> {
     fn drop(&mut self) {
-        // The count is lowered before the flag is read, and `close` does the reverse. So a shutdown either reads the
-        // new count or is notified.
+        // The count is decreased before the flag is read, and a shutdown sets the flag before it reads the count. So
+        // the shutdown either reads the new count or is notified.
         self.0.acquiring.fetch_sub(1, Ordering::SeqCst);
         if self.0.closing.load(Ordering::SeqCst) {
             self.0.changed.notify_waiters();

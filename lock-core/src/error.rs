@@ -18,19 +18,20 @@ pub type Result<T, E = LockError> = std::result::Result<T, E>;
 pub enum LockErrorKind {
     /// Another owner holds the key, and the strategy does not wait.
     Contended,
-    /// Another owner held the key until the wait was over.
+    /// Another owner held the key until the wait ended.
     TimedOut,
-    /// The lock was held and is no longer held; see [`LockError::loss_reason`].
+    /// The lock was held, and is no longer held; see [`LockError::loss_reason`].
     Lost,
     /// The store cannot be reached, or refuses the request.
     Unavailable,
-    /// Less than a majority of the nodes answered yes or no.
+    /// Neither a grant nor a refusal has a majority of the nodes, because too few nodes answered.
     NoQuorum,
     /// Too many requests are already waiting.
     Overloaded,
     /// The key is empty or cannot be rendered.
     InvalidKey,
-    /// The request contradicts itself, or has a value that the store cannot use, such as a ttl that is too short.
+    /// The options of the request contradict each other, or the store cannot use a value, such as a ttl that is too
+    /// short.
     InvalidRequest,
     /// This store, or this build of the library, does not support the request.
     Unsupported,
@@ -75,7 +76,7 @@ impl fmt::Display for LockErrorKind {
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum LossReason {
-    /// The lease expired, because renewals failed, came too late, or were switched off.
+    /// The lease expired, because renewals failed, were too late, or were disabled.
     Expired,
     /// The store reports that the grant no longer belongs to this holder.
     Taken,
@@ -85,8 +86,8 @@ pub enum LossReason {
     Forced,
     /// The manager shut down while the lock was held.
     ShutDown,
-    /// The session in the store to which the grant belonged has ended, and with it every grant of this process. Only
-    /// stores whose grants belong to a session report this.
+    /// The store's session of this process has ended, and with it every grant of the process. Only stores whose grants
+    /// belong to a session report this reason.
     SessionEnded,
 }
 
@@ -111,9 +112,9 @@ impl fmt::Display for LossReason {
 
 /// The reason why a lock could not be acquired, kept or released.
 ///
-/// The type is opaque. Match on its [`kind`](Self::kind), or use a method such as [`is_contended`](Self::is_contended).
-/// The text names the key, what was expected and what to do. It never contains a password, an owner token or a URL with
-/// credentials.
+/// To distinguish errors, match on the [`kind`](Self::kind), or use a method such as
+/// [`is_contended`](Self::is_contended). The text contains the key, what was expected and what to do. The text never
+/// contains a password, an owner token or a URL with credentials.
 pub struct LockError(Box<Inner>);
 
 struct Inner {
@@ -123,9 +124,9 @@ struct Inner {
     temporary: bool,
     nothing_taken: bool,
     skipped: bool,
-    /// Whether the holder has released the key. The key then stays locked until its `min_hold` is over.
+    /// Whether the last holder has released the key, which stays locked until its `min_hold` is over.
     kept: bool,
-    /// Whether the key names a latch.
+    /// Whether the key is the key of a latch.
     latch: bool,
     waited: Option<Duration>,
     retry_after: Option<Duration>,
@@ -137,10 +138,11 @@ struct Inner {
 }
 
 impl LockError {
-    /// Makes an error of `kind`. `detail` says what was expected and what to do, in lower case and without a full stop.
+    /// Creates an error of `kind`. `detail` describes what was expected and what to do. It begins in lower case and has
+    /// no full stop at its end.
     ///
-    /// This is for authors of backends. [`LockErrorKind::Unavailable`] and [`LockErrorKind::NoQuorum`] are temporary,
-    /// except if [`permanent`](Self::permanent) is called.
+    /// This function is for authors of backends. [`LockErrorKind::Unavailable`] and [`LockErrorKind::NoQuorum`] are
+    /// temporary, except after a call of [`permanent`](Self::permanent).
     #[must_use]
     pub fn new(kind: LockErrorKind, detail: impl Into<Cow<'static, str>>) -> Self {
         use LockErrorKind::{Contended, NoQuorum, Overloaded, TimedOut, Unavailable};
@@ -163,18 +165,18 @@ impl LockError {
         }))
     }
 
-    /// Marks an error that no retry can fix, such as a wrong password.
+    /// Marks the error as one that no retry can fix, such as a wrong password.
     #[must_use]
     pub fn permanent(mut self) -> Self {
         self.0.temporary = false;
         self
     }
 
-    /// Marks an error after which the store has certainly done nothing, because the request was never sent, or was
-    /// refused.
+    /// Marks the error as one after which the store has certainly not executed the request. For example, the request
+    /// was never sent, or was refused.
     ///
-    /// Without this mark an error is ambiguous. The store may then have granted the lock, so the library releases it by
-    /// its owner token.
+    /// Without this mark, the error is ambiguous. The store may have granted the lock, so the library releases the lock
+    /// by its owner token.
     #[must_use]
     pub fn nothing_taken(mut self) -> Self {
         self.0.nothing_taken = true;
@@ -186,7 +188,7 @@ impl LockError {
         !self.0.nothing_taken
     }
 
-    /// Adds the text of the key; `with_key` in [`key`](crate::key) calls this.
+    /// Adds the text of the key. [`with_key`](Self::with_key) calls this.
     pub(crate) fn about(mut self, key: Arc<str>) -> Self {
         self.0.key = Some(key);
         self
@@ -203,7 +205,7 @@ impl LockError {
         self
     }
 
-    /// Adds the cause.
+    /// Adds the error that caused this error.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
@@ -217,7 +219,7 @@ impl LockError {
         self
     }
 
-    /// Adds the time after which another attempt makes sense.
+    /// Adds the time after which another attempt is useful.
     #[must_use]
     pub fn with_retry_after(mut self, after: Option<Duration>) -> Self {
         self.0.retry_after = after;
@@ -239,8 +241,8 @@ impl LockError {
         self
     }
 
-    /// Marks a refusal because the last holder has released the key, and the key stays locked until its `min_hold` is
-    /// over.
+    /// Marks the error as a refusal by a key that has no holder: the last holder has released it, but it stays locked
+    /// until its `min_hold` is over.
     pub(crate) fn kept(mut self) -> Self {
         self.0.kept = true;
         self
@@ -251,7 +253,7 @@ impl LockError {
         self
     }
 
-    /// Returns the same error without its cause, which cannot be copied.
+    /// Returns a copy of the error without its cause, because a cause cannot be cloned.
     pub(crate) fn without_source(&self) -> Self {
         let of = &self.0;
         Self(Box::new(Inner {
@@ -285,8 +287,8 @@ impl LockError {
         self.0.waited
     }
 
-    /// Returns the time after which another attempt makes sense, which is the rest of the holder's lease. This is only
-    /// a hint: a holder that renews its lease keeps the lock longer.
+    /// Returns the time after which another attempt is useful, which is the rest of the holder's lease. This is only a
+    /// hint, because a holder that renews its lease holds the lock for longer.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
@@ -298,42 +300,43 @@ impl LockError {
         self.0.waiters
     }
 
-    /// Returns the number of requests that were ahead of this one in the store's queue when it gave up. Returns `None`
-    /// if it was not queued.
+    /// Returns the number of requests that were ahead of this request in the store's queue when it gave up. Returns
+    /// `None` if the request was not queued.
     #[must_use]
     pub fn position(&self) -> Option<usize> {
         self.0.position
     }
 
-    /// Returns the holder of the key, if the store knows it. If the key is only [kept](Self::is_kept), this is the last
-    /// holder.
+    /// Returns the holder of the key, if the store reports the holder. If the key is only [kept](Self::is_kept), this
+    /// is the last holder.
     #[must_use]
     pub fn holder(&self) -> Option<&OwnerRecord> {
         self.0.holder.as_ref()
     }
 
-    /// Returns why the lock was lost. The result is `None` for other errors, and also for the [`LockErrorKind::Lost`]
-    /// of a released guard.
+    /// Returns the reason why the lock was lost. Returns `None` for other errors, and for the [`LockErrorKind::Lost`]
+    /// of a guard that was released.
     #[must_use]
     pub fn loss_reason(&self) -> Option<LossReason> {
         self.0.loss
     }
 
-    /// Returns whether another owner held the key: [`LockErrorKind::Contended`] or [`LockErrorKind::TimedOut`].
+    /// Returns whether the request failed because another owner held the key. The kind is then
+    /// [`LockErrorKind::Contended`] or [`LockErrorKind::TimedOut`].
     #[must_use]
     pub fn is_contended(&self) -> bool {
         matches!(self.0.kind, LockErrorKind::Contended | LockErrorKind::TimedOut)
     }
 
-    /// Returns whether the key had no holder any more. Its last holder has released it, and it stays locked until its
-    /// [`min_hold`](crate::LockRequest::min_hold) is over. In that case [`retry_after`](Self::retry_after) is the time
-    /// until then, if the store knows it, and [`holder`](Self::holder) is the last holder.
+    /// Returns whether the key was *kept*: its last holder has released it, but it stays locked until its
+    /// [`min_hold`](crate::LockRequest::min_hold) is over. In that case, [`retry_after`](Self::retry_after) is the time
+    /// until the key becomes free, if the store reports it, and [`holder`](Self::holder) is the last holder.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.0.kept
     }
 
-    /// Returns whether the wait ended before the key was free.
+    /// Returns whether the wait ended before the key became free.
     #[must_use]
     pub fn is_timed_out(&self) -> bool {
         self.0.kind == LockErrorKind::TimedOut
@@ -345,7 +348,7 @@ impl LockError {
         self.0.kind == LockErrorKind::Lost
     }
 
-    /// Returns whether the store caused the error, and not another holder.
+    /// Returns whether the store caused the error, rather than another holder.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         matches!(self.0.kind, LockErrorKind::Unavailable | LockErrorKind::NoQuorum)
@@ -357,7 +360,7 @@ impl LockError {
         self.0.temporary
     }
 
-    /// Returns whether a skipping strategy skipped the call. In that case nothing ran, and that is not a failure.
+    /// Returns whether the strategy skipped the call. In that case the body did not run, and this is not a failure.
     #[must_use]
     pub fn is_skipped(&self) -> bool {
         self.0.skipped
@@ -381,7 +384,7 @@ impl fmt::Display for Unnamed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inner = &*self.0.0;
         f.write_str(inner.what())?;
-        // The detail of `Reentered` contains another key that the task holds.
+        // The detail of `Reentered` is omitted too, because it contains another key that the task holds.
         if inner.detail.is_empty() || inner.kind == LockErrorKind::Reentered {
             return Ok(());
         }

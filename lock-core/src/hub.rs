@@ -1,4 +1,4 @@
-//! Defines [`Hub`], the inside of one manager: the engine, and the renewers of its leases.
+//! Defines [`Hub`], the internal state of one manager: the engine, and the renewers of its leases.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,8 +17,8 @@ use crate::pending::Certainty;
 use crate::store::Store;
 use crate::sync::survives;
 
-/// The inside of one manager. Managers, requests, guards and handles keep it alive. Leases and pending claims refer
-/// only to its parts.
+/// The internal state of one manager. Managers, requests, guards and handles own references to the hub. Leases and
+/// pending claims refer only to its parts.
 pub(crate) struct Hub {
     pub(crate) engine: Arc<Engine>,
     pub(crate) renewers: Renewers,
@@ -55,12 +55,12 @@ impl Hub {
         )?;
         let renewers = Renewers::new(store, Arc::clone(&engine.local_queue), Arc::clone(&background));
         let hub = Arc::new(Self { engine, renewers, background });
-        // The reference is weak, because the engine has the store. If the store kept the hub alive, the manager would
-        // never end.
+        // The reference is weak, because the hub owns the store. With a reference cycle, the hub would never be
+        // dropped.
         let listener: Weak<Self> = Arc::downgrade(&hub);
         let process = hub.engine.owners.process();
-        // The listener is attached before the manager is returned. A store that notifies must have a listener when the
-        // first request is sent.
+        // The listener is attached before the manager is returned, because a store that notifies needs a listener
+        // before the first request.
         hub.engine.store.attach(process, listener, hub.background.of_session().as_ref());
         Ok(hub)
     }
@@ -70,7 +70,7 @@ impl Hub {
         self.renewers.leases()
     }
 
-    /// Ends the leases of `owners`, whose grants no longer exist at the store.
+    /// Ends the leases of `owners`, whose grants no longer exist in the store.
     fn all_lost(&self, owners: &[Owner], reason: LossReason) {
         // The owners are recorded first, because a grant that is being handed off has no lease yet.
         self.engine.note_lost(owners, reason);
@@ -78,7 +78,7 @@ impl Hub {
         survives(|| self.engine.local_queue.lose_all_lingering(&owners));
         for lease in self.leases().into_iter().filter(|lease| owners.contains(&lease.claim().owner)) {
             // If one key of a multi-key lock is lost, the other keys must be released. When a session ends, the store
-            // has already freed them all. If the log panics at one lease, the other leases must still be notified.
+            // has already freed all of them. If the log panics for one lease, the other leases must still end.
             let is_news = survives(|| lease.lose(reason)).unwrap_or(true);
             if is_news && reason != LossReason::SessionEnded {
                 let cleanup = &self.engine.cleanup;
@@ -88,16 +88,17 @@ impl Hub {
     }
 }
 
-/// Passes the reports of the store on. The reports come from tasks that watch a connection or a session. These tasks
+/// Handles the reports of the store. The reports come from tasks that supervise a connection or a session. These tasks
 /// must continue even if the log, the metrics or a waker of the application panics.
 impl Listener for Hub {
     fn granted(&self, owner: Owner, waiters: usize) {
-        // An owner that no longer waits has no mailbox. Either it already holds the lock, or its release is under way.
+        // If the owner no longer waits, this does nothing. Such an owner already holds the lock, or its release is
+        // pending.
         survives(|| self.engine.notifications.granted(owner, waiters));
     }
 
     fn contended(&self, key: &str) {
-        // The text of a key can be parsed into the same key.
+        // The text of a key always gives the same key.
         if let Ok(key) = Key::new(key) {
             survives(|| self.engine.local_queue.contended(&key));
         }
@@ -134,19 +135,19 @@ impl Listener for Hub {
     }
 
     fn reconnected(&self) {
-        // Another process may wait for a grant that lingers here, or that soon will.
+        // A lost notification may have reported that another process waits for a grant that lingers here, or soon will.
         survives(|| self.engine.local_queue.missed());
         survives(|| self.engine.reconnected());
     }
 }
 
-/// With the hub gone, no lock can be acquired or held by this manager. The background ends when the last releases are
-/// answered.
+/// After the hub is dropped, this manager can neither acquire nor hold a lock. The background ends when the last
+/// releases are answered.
 impl Drop for Hub {
     fn drop(&mut self) {
         let cleanup = Arc::clone(&self.engine.cleanup);
-        // Releases that are repeated only to be safe must not keep the thread alive, so their next attempt is their
-        // last.
+        // Some releases are repeated only as a precaution. They must not keep the thread alive, so their next attempt
+        // is the last.
         cleanup.hurry();
         self.engine.local_queue.end_all_lingering();
         self.background.stop(async move { cleanup.settled().await });

@@ -1,7 +1,7 @@
-//! Defines the kinds of lock, and what each needs from a store.
+//! Defines the kinds of locks, and what each kind requires from a store.
 //!
-//! A kind becomes a [`Mode`] and a [`Queue`]. These are data of a claim, so lock types do not need a trait. A lock type
-//! needs no code in the stores, and a store that lacks a mode says so in its [`Capability`].
+//! A kind is translated into a [`Mode`] and a [`Queue`], which are fields of a claim. So a kind needs neither a trait
+//! nor its own code in the stores. A store declares in its [`Capability`] which modes it supports.
 
 use std::fmt;
 
@@ -16,21 +16,21 @@ pub enum Kind {
     /// One holder, which may acquire the lock again inside the same task. This is the default.
     #[default]
     Reentrant,
-    /// One holder. The waiters of all processes are served in strict order of arrival.
+    /// One holder. Waiters of all processes are served in strict order of arrival.
     Fair,
-    /// Any number of readers, but no writer at the same time.
+    /// Any number of readers at the same time, but no writer.
     Read,
-    /// One writer, and no reader at the same time.
+    /// One writer, and no readers at the same time.
     Write,
     /// At most `permits` holders.
     Semaphore {
-        /// The number of holders. Every request for the key must name the same number.
+        /// The maximum number of holders. Every request for the key must set the same number.
         permits: u32,
     },
 }
 
 impl Kind {
-    /// Returns how this kind excludes others.
+    /// Returns how a lock of this kind excludes other locks.
     pub(crate) fn mode(self) -> Mode {
         match self {
             Self::Reentrant | Self::Fair | Self::Write => Mode::Exclusive,
@@ -47,12 +47,12 @@ impl Kind {
         }
     }
 
-    /// Returns whether a grant may pass from holder to holder inside a process, without the store.
+    /// Returns whether a grant may be handed off inside a process, without a request to the store.
     pub(crate) fn hands_off(self) -> bool {
         self == Self::Reentrant
     }
 
-    /// Refuses a kind that can never be granted, or that the store does not support.
+    /// Returns an error if the kind can never be granted, or if the store does not support it.
     pub(crate) fn check(self, store: &Capability) -> Result<()> {
         let able = match self {
             Self::Reentrant => true,
@@ -80,7 +80,7 @@ impl Kind {
         Err(LockError::new(LockErrorKind::Unsupported, detail))
     }
 
-    /// Checks whether a task that holds a key as `self` may enter it again as `inner`.
+    /// Returns an error if a task that holds a key as `self` must not enter it again as `inner`.
     pub(crate) fn admits(self, inner: Self) -> Result<()> {
         match (self, inner) {
             (Self::Read, Self::Read) => Ok(()),

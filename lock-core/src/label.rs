@@ -1,16 +1,16 @@
-//! Renders the text that says what a lock is for.
+//! Renders the label of a lock, which describes its purpose.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
 
-/// The maximum length of a label in bytes. It is limited, because a part of the label may come from a client, and the
-/// store keeps the whole label with the lock.
+/// The maximum length of a label in bytes. There is a limit, because a part of the label may come from a client, and
+/// the store keeps the whole label with the lock.
 const LONGEST: usize = 256;
 
-/// The end of a label that was cut.
+/// The end of a truncated label.
 const CUT: char = '…';
 
-/// Cuts a label that is too long. The label is only for people, so the lock must not fail because of it.
+/// Truncates a label that is too long. A label is only for human readers, so it must not cause a request to fail.
 pub(crate) fn fit(label: Cow<'static, str>) -> Cow<'static, str> {
     if label.len() <= LONGEST {
         return label;
@@ -20,33 +20,33 @@ pub(crate) fn fit(label: Cow<'static, str>) -> Cow<'static, str> {
     Cow::Owned(short)
 }
 
-/// Returns the whole characters within the first `length` bytes.
+/// Returns the longest prefix of at most `length` bytes that does not end inside a character.
 fn start(text: &str, length: usize) -> &str {
     let end = (0..=length.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or(0)]
 }
 
-/// Renders a label from text and values, in the order of the calls. Values are not encoded, because nothing is looked
-/// up by a label.
+/// Renders a label from text and values, in the order of the calls. Values are not encoded, because labels need not be
+/// unambiguous.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct LabelBuilder(String);
 
 impl LabelBuilder {
-    /// Makes a builder without any text.
+    /// Creates a builder without any text.
     pub fn new() -> Self {
         Self(String::with_capacity(64))
     }
 
-    /// Adds text of the program.
+    /// Adds fixed text.
     pub fn literal(mut self, text: &str) -> Self {
         self.0.push_str(text);
         self
     }
 
-    /// Adds a value, up to the maximum length of a label. If its `Display` fails, the text that it wrote before is
-    /// kept.
+    /// Adds a value, up to the maximum length of a label. If its `Display` fails, the text that it has written before
+    /// stays in the label.
     pub fn value(mut self, value: &dyn Display) -> Self {
         let _ = write!(UpToLongest(&mut self.0), "{value}");
         self
@@ -59,12 +59,12 @@ impl LabelBuilder {
     }
 }
 
-/// A writer that ends the formatting of a value when the label is already too long.
+/// A writer that stops the formatting of a value when the label is too long.
 struct UpToLongest<'a>(&'a mut String);
 
 impl Write for UpToLongest<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // This allows a few bytes more than the longest label, so that `fit` cuts the label.
+        // The text may exceed the maximum by a few bytes, so that `fit` detects that the label must be truncated.
         let fits = start(text, (LONGEST + 4).saturating_sub(self.0.len()));
         self.0.push_str(fits);
         if fits.len() < text.len() { Err(fmt::Error) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! Distributed locks with renewal, a loss signal and fencing tokens: one API over several stores.
+//! Provides distributed locks with renewal, a loss signal and fencing tokens, with one API for several stores.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -14,15 +14,15 @@
 //!
 //! # What a lock can promise
 //!
-//! A distributed lock is a *lease*: if its holder does not renew it for a ttl, the store frees it, so that a crash does
-//! not block others forever. So no library can promise that you hold the lock until you release it. The process may be
-//! stopped for longer than the ttl. The store may fail over before it has replicated. An operator may delete the key.
-//! Each of these ends the lock while its holder still works. This library
+//! A distributed lock is a *lease*: if the holder does not renew it within its ttl, the store frees the key, so that a
+//! crash does not block other holders forever. So no library can guarantee that a lock is held until it is released.
+//! The process may be stopped for longer than the ttl. The store may fail over before it has replicated the lock. An
+//! operator may delete the key. Each of these events ends the lock while its holder still works. This library
 //!
 //! - reports the loss as soon as it detects it: see [`LockGuard::lost`] and [`LockGuard::check`]; [`LockRequest::run`]
 //!   drops the body,
-//! - provides a [fencing token](LockGuard::fencing_token). This is a number that the protected resource can compare, so
-//!   that it refuses a late write of an earlier holder. *If a double execution costs money, compare it.*
+//! - provides a [fencing token](LockGuard::fencing_token). The protected resource can compare this number, and refuse a
+//!   late write of an earlier holder. *If a double execution costs money, compare the token.*
 //!
 //! # The parts, in the order of the data flow
 //!
@@ -33,9 +33,9 @@
 //! | [`LockRequest`] | a key, a kind, and options such as ttl and strategy |
 //! | [`strategy`] | what to do when the key is held |
 //! | [`backend`] | the stores, and the contract for your own |
-//! | [`LockGuard`], [`LockHandle`] | holding a lock, and the methods for the code under it |
+//! | [`LockGuard`], [`LockHandle`] | a lock that is held, and the methods for the code under the lock |
 //! | [`LockScope`] | the locks of a task, for nested calls |
-//! | [`CountDownLatch`] | waiting until others have counted down |
+//! | [`CountDownLatch`] | waits until other tasks or processes have counted down |
 //! | [`leader`] | leader election |
 //! | [`observe`] | what an operator sees: metrics, spans, events |
 //! | [`recipes`] | how to solve common tasks |
@@ -51,7 +51,7 @@
 //! | `postgres` | the store `postgres://` | no |
 //! | `zookeeper` | ZooKeeper, `zookeeper://` | no |
 //! | `zookeeper-sasl` | SASL with DIGEST-MD5 for ZooKeeper, `?auth=sasl` | no |
-//! | `tls` | TLS for the stores that are on: `rediss://`, `redlocks://`, `etcds://`, `zookeepers://`, `?sslmode=verify-full` | no |
+//! | `tls` | TLS for the enabled stores: `rediss://`, `redlocks://`, `etcds://`, `zookeepers://`, `?sslmode=verify-full` | no |
 //! | `metrics` | counters and histograms through the `metrics` facade, see [`observe`] | no |
 //! | `config` | profiles from a TOML file and from the environment | no |
 //! | `serde` | `serde::Serialize` for the results of [`locks`](LockManager::locks), [`inspect`](LockManager::inspect), [`ping`](LockManager::ping) and [`events`](LockManager::events), with times in whole milliseconds | no |
@@ -67,12 +67,11 @@ compile_error!(
      and run your service under WSL or in a container."
 );
 
-// The docs of `option_setters!` link to this crate by its name, from wherever the macro is used.
+// The docs of `option_setters!` link to this crate by its name, in every crate that uses the macro.
 #[allow(unused_extern_crates, reason = "only docs use it")]
 extern crate self as lock_core;
 
-// The modules are in the order of the data flow. These first ones are what a program and the code of the attribute
-// call.
+// The modules are in the order of the data flow. A program and the code of the attribute call these first modules.
 mod manager;
 
 #[cfg(feature = "macros")]
@@ -85,7 +84,7 @@ mod options;
 #[allow(dead_code, reason = "the attribute uses the rest, by a link to this folder")]
 mod words;
 
-// These are the values in a request. They use no I/O and no clock.
+// These modules define the values in a request. They use no I/O and no clock.
 pub mod key;
 mod kind;
 #[cfg_attr(
@@ -95,7 +94,8 @@ mod kind;
 mod label;
 pub mod strategy;
 
-// These lead from a request to a grant: the loop, and what wakes it besides the answers of the store.
+// These modules turn a request into a grant. They contain the acquire loop, and what wakes it besides the answers of
+// the store.
 mod acquire;
 
 mod local_queue;
@@ -103,7 +103,7 @@ mod notifications;
 mod pending;
 mod rates;
 
-// These are a grant in use: the guard that a program holds, and its lease.
+// These modules define a grant in use: the guard that a program holds, and its lease.
 mod guard;
 
 mod lease;
@@ -117,7 +117,7 @@ pub mod leader;
 // A lock that outlives its process.
 mod detached;
 
-// All of the modules above use these parts.
+// All modules above use the following modules.
 mod hub;
 
 mod engine;
@@ -179,8 +179,8 @@ pub use lock_macros::distributed_lock;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// The page of the attribute, so that its examples compile and run: a link to a file of lock-macros, which cannot use
-/// this crate.
+/// The docs of the attribute, so that its examples compile and run. The file is a link to a file of lock-macros, which
+/// cannot use this crate.
 #[cfg(all(doctest, feature = "macros"))]
 #[doc = include_str!("attribute.md")]
 struct Attribute;

@@ -1,4 +1,4 @@
-//! Replaces `simulation.rs` in a build without the feature `testkit`. No thread is in a simulated world.
+//! Replaces `simulation.rs` in a build without the feature `testkit`, in which no simulated world exists.
 
 /// Returns whether the calling thread is in a simulated world.
 pub(crate) const fn is_on() -> bool {
@@ -10,8 +10,8 @@ pub(crate) const fn now() -> Option<i64> {
     None
 }
 
-/// Connects over the simulated network. The stream has the type of a real connection, so that no code for another type
-/// is compiled.
+/// Connects over the simulated network, which never happens here. The stream has the type of a real connection, so that
+/// no code for another stream type is compiled.
 #[cfg(feature = "redis")]
 pub(crate) const fn dial(
     _host: &str,
@@ -20,14 +20,14 @@ pub(crate) const fn dial(
     None
 }
 
-/// Waiters for the same change. Outside of a simulated world they need no turns.
+/// The turns of waiters for the same change, which are needed only in a simulated world.
 #[cfg(feature = "_remote")]
 #[derive(Debug, Default)]
 pub(crate) struct Turns(());
 
 #[cfg(feature = "_remote")]
 impl Turns {
-    /// Returns at once.
+    /// Returns a future that completes at once.
     pub(crate) fn next(&self) -> std::future::Ready<()> {
         std::future::ready(())
     }

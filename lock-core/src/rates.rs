@@ -9,18 +9,19 @@ use crate::sync::Mutex;
 /// The time over which a rate is measured.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The minimum number of keys at which keys without recent requests are removed.
+/// The number of keys below which keys without recent requests are not removed.
 const SWEEP_AT: usize = 64;
 
-/// The requests of one process that found their key held, by key. Only strategies that use the rate cause a cost.
+/// Counts, for each key, the requests of one process that found the key held. Only requests whose strategy uses the
+/// rate are counted, so other requests cause no cost.
 #[derive(Debug, Default)]
 pub(crate) struct Rates(Mutex<ByKey>);
 
 #[derive(Debug, Default)]
 struct ByKey {
     windows: HashMap<Box<str>, Window>,
-    /// The number of keys at which the next sweep starts. It is twice the number that remained after the last sweep, so
-    /// that each request pays for a constant part of a sweep.
+    /// The number of keys at which old keys are removed next. It is twice the number that remained after the last
+    /// removal, so that the average cost per request is constant.
     sweep_at: usize,
 }
 
@@ -39,9 +40,8 @@ impl Rates {
     }
 }
 
-/// The requests of the current second and of the second before. The rate is the sum of the current requests and a share
-/// of the earlier ones. The share is the part of the earlier second that lies within the last second, as if its
-/// requests had been spread evenly.
+/// The requests of the current second and of the second before. The rate is the number of current requests plus a part
+/// of the earlier requests. That part is estimated as if the earlier requests were spread evenly over their second.
 #[derive(Debug)]
 struct Window {
     began: Moment,
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn the_rate_is_that_of_the_last_second() {
         let start = Clock::Suspend.now();
-        // Each row: the times of the requests in milliseconds, and the rate that the last request returns.
+        // Each row contains the times of the requests in milliseconds, and the rate that the last request returns.
         for (requests, rate) in [
             (&[0][..], 1.0),
             (&[0, 0, 0, 900], 4.0),

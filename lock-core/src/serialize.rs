@@ -1,4 +1,4 @@
-//! Writes times and shared text in serialized values.
+//! Serializes times, keys and shared texts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub(crate) fn millis<S: Serializer>(time: &Duration, serializer: S) -> Result<S:
     serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Writes a time in whole milliseconds, or nothing if there is none.
+/// Writes an optional time in whole milliseconds.
 #[allow(clippy::ref_option, reason = "serde passes a reference to the field")]
 pub(crate) fn millis_if_any<S: Serializer>(
     time: &Option<Duration>,
@@ -39,7 +39,7 @@ pub(crate) fn text<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::O
     serializer.serialize_str(text)
 }
 
-/// Writes the number of missed events. An event with a tag needs a named field, so the number has a name.
+/// Writes the number of missed events as a named field, because a tagged event cannot contain a plain number.
 pub(crate) fn missed<S: Serializer>(count: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     let mut missed = serializer.serialize_struct("Missed", 1)?;
     missed.serialize_field("count", count)?;

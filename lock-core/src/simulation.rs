@@ -1,11 +1,12 @@
-//! Provides a simulated world: a clock and a network for one thread, which replace those of the machine.
+//! Provides a simulated world: a clock and a network that replace the clock and the network of the machine on one
+//! thread.
 //!
 //! This module exists for the simulation of this workspace, and is not part of the public interface. A thread can
-//! [`enter`] a world. On that thread, the world's clock measures leases, the world's dialler makes the connections to
-//! remote stores, and grants are renewed on the caller's runtime instead of a separate thread.
+//! [`enter`] a world. On that thread, leases are measured with the clock of the world, and connections to remote stores
+//! use the network of the world. Grants are renewed on the caller's runtime instead of a separate thread.
 //!
-//! This is the lowest module of the crate. It imports no other module, so that the clock and the stores can use it. In
-//! a build without the feature `testkit`, `no_simulation.rs` replaces it, and no world exists.
+//! This module imports no other module of the crate, so that the clock and the stores can use it. In a build without
+//! the feature `testkit`, `no_simulation.rs` replaces this module, and no world exists.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -51,7 +52,7 @@ pub fn enter(world: World) -> Inside {
     Inside(())
 }
 
-/// The presence of a thread in a simulated world. Dropping this value ends it.
+/// Represents that a thread is in a simulated world. The thread leaves the world when this value is dropped.
 #[derive(Debug)]
 pub struct Inside(());
 
@@ -61,8 +62,8 @@ impl Drop for Inside {
     }
 }
 
-/// Returns the world of the calling thread. A thread that has already destroyed its thread-locals is in no world.
-/// Values that such a thread drops may still read the clock.
+/// Returns the world of the calling thread. While a thread ends, its thread-locals may already be destroyed, but the
+/// values that it drops may still read the clock. Such a thread is in no world.
 fn world() -> Option<Rc<World>> {
     WORLD.try_with(|world| world.borrow().clone()).ok().flatten()
 }
@@ -84,10 +85,10 @@ pub(crate) fn dial(host: &str, port: u16) -> Option<Dialling> {
     Some((world()?.dial)(host, port))
 }
 
-/// Waiters for the same change, which take turns in a simulated world.
+/// The turns of waiters for the same change, one after another, in a simulated world.
 ///
 /// Tokio wakes the receivers of one change in an order that depends on their addresses. A simulation must depend only
-/// on its seed, so the waiters queue here first.
+/// on its seed, so the waiters first queue here.
 #[derive(Debug, Default)]
 #[cfg_attr(
     not(feature = "_remote"),
@@ -100,7 +101,7 @@ pub(crate) struct Turns(Mutex<()>);
     allow(dead_code, reason = "only stores on a network wait for connections")
 )]
 impl Turns {
-    /// Waits for this caller's turn in a simulated world. Outside of one, returns at once.
+    /// Waits for the turn of this caller. Outside of a simulated world, returns at once.
     pub(crate) async fn next(&self) -> Option<MutexGuard<'_, ()>> {
         if is_on() { Some(self.0.lock().await) } else { None }
     }

@@ -1,4 +1,4 @@
-//! Defines [`Store`], through which the library calls the backend.
+//! Defines [`Store`], with which the library calls the backend.
 
 use std::future::Future;
 use std::sync::{Arc, Weak};
@@ -21,14 +21,14 @@ pub(crate) struct Store {
     observer: Arc<Observer>,
 }
 
-// Most of these functions are not async, and return the backend's future. Otherwise each call would be wrapped in one
-// more state machine.
+// Most of these functions are not async, but return the backend's future. An async function would wrap each call in
+// another state machine.
 impl Store {
     pub(crate) fn new(backend: Arc<dyn DynBackend>, observer: Arc<Observer>) -> Self {
         Self { backend, observer }
     }
 
-    /// Makes a store for a test, without metrics.
+    /// Creates a store without metrics, for a test.
     #[cfg(test)]
     pub(crate) fn unobserved(backend: impl crate::backend::Backend) -> Self {
         let clock = backend.capability().placement.clock();

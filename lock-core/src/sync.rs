@@ -1,12 +1,13 @@
-//! Provides locks without poisoning, and checks that no code of the application runs under them.
+//! Provides locks without poisoning, and checks that no code of the application runs while they are held.
 //!
-//! Code of the application, such as a log subscriber or a waker, may panic while one of these locks is held. Between
-//! any two statements, the state behind the locks is consistent. So such a panic must not make every later call fail.
+//! Code of the application, such as a log subscriber or a waker, may panic while one of these locks is held. Such a
+//! panic must not make every later call fail. Poisoning is not needed, because the protected state is consistent
+//! between any two statements.
 //!
-//! Code of the application should not run under these locks at all: it may block, or call the library again, which
-//! acquires the same lock. So a value is moved out of the lock before it is called or dropped: [`Mutex::with`] and
-//! [`change`] return what their closure returns. All calls of such code go through [`foreign`]. In a build with debug
-//! assertions, each of these calls checks that its thread holds none of the locks.
+//! Code of the application should not run under these locks at all, because it may block, or call the library again,
+//! which acquires the same lock. So a value of the application is moved out of the lock before it is called or dropped.
+//! For this purpose, [`Mutex::with`] and [`change`] return the result of their closure. All calls of such code use
+//! [`foreign`]. With debug assertions, each of these calls checks that its thread holds none of the locks.
 
 pub(crate) mod foreign;
 
@@ -31,8 +32,8 @@ impl<T> Mutex<T> {
         Guard { guard: self.0.lock().unwrap_or_else(PoisonError::into_inner), _locked: Locked::new() }
     }
 
-    /// Runs `look` on the value under the lock, and returns its result. `look` must return all values that run code of
-    /// the application when they are called or dropped.
+    /// Calls `look` with the value under the lock, and returns the result. `look` must return every removed value whose
+    /// call or drop may run code of the application.
     pub(crate) fn with<R>(&self, look: impl FnOnce(&mut T) -> R) -> R {
         look(&mut self.lock())
     }
@@ -81,7 +82,7 @@ impl<T: fmt::Debug> fmt::Debug for RwLock<T> {
 /// The guard of a [`Mutex`].
 pub(crate) type MutexGuard<'a, T> = Guard<sync::MutexGuard<'a, T>>;
 
-/// The guard of a lock. The lock counts as held while the guard lives.
+/// The guard of a lock. While the guard lives, the lock counts as held by this thread.
 pub(crate) struct Guard<G> {
     guard: G,
     _locked: Locked,
@@ -101,8 +102,8 @@ impl<G: DerefMut> DerefMut for Guard<G> {
     }
 }
 
-/// Calls two functions on two threads, round by round, both at the same moment, for at most a second. Returns the
-/// number of rounds.
+/// Calls two functions at the same time on two threads, again and again for at most a second. Returns the number of
+/// rounds.
 #[cfg(all(test, feature = "redlock"))]
 pub(crate) fn in_step(rounds: usize, one: impl Fn(usize) + Sync, other: impl Fn(usize) + Sync) -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -114,14 +115,15 @@ pub(crate) fn in_step(rounds: usize, one: impl Fn(usize) + Sync, other: impl Fn(
     let run = |each: &(dyn Fn(usize) + Sync), decides: bool| {
         for round in 0..rounds {
             if decides && Clock::Suspend.now().since(start) > Duration::from_secs(1) {
-                // The end is stored before this thread arrives, so the other thread sees it in the same round.
+                // The end is stored before this thread counts as arrived, so the other thread reads it in the same
+                // round.
                 end.store(round, Ordering::Release);
             }
             arrived.fetch_add(1, Ordering::AcqRel);
             let mut looks = 0_u32;
             while arrived.load(Ordering::Acquire) < 2 * (round + 1) {
                 looks += 1;
-                // On a machine without a free processor, the other thread may need this one.
+                // If no processor is free, the other thread may need the processor of this thread.
                 if looks.is_multiple_of(1_000) { std::thread::yield_now() } else { std::hint::spin_loop() }
             }
             if round >= end.load(Ordering::Acquire) {
