@@ -24,7 +24,7 @@ pub enum LockErrorKind {
     Lost,
     /// The store cannot be reached, or refuses the request.
     Unavailable,
-    /// Neither a grant nor a refusal has a majority of the nodes, because too few nodes answered.
+    /// Fewer nodes than a majority answered whether the key is free.
     NoQuorum,
     /// Too many requests are already waiting.
     Overloaded,

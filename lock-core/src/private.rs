@@ -27,8 +27,8 @@ use crate::key::Key;
 use crate::request::LockRequest;
 use crate::strategy::{Backoff, Strategy};
 
-/// Returns the manager of `manager = expr`. The type of the argument allows a reference to a manager, and also a
-/// reference to an `Arc` or a `Box` with a manager.
+/// Returns the manager of `manager = expr`. The generated code passes a reference to the value of `expr`. If that value
+/// is a reference, an `Arc` or a `Box`, the compiler coerces the argument to `&LockManager`.
 #[doc(hidden)]
 pub fn manager(manager: &LockManager) -> Result<LockManager> {
     Ok(manager.clone())

@@ -1,4 +1,4 @@
-//! Parses tokens into options. Values are not interpreted: each is any expression, kept with its span and its keyword.
+//! Parses tokens into options. A value may be any expression. It is not interpreted here, and keeps its span.
 
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use syn::ext::IdentExt as _;
@@ -10,29 +10,30 @@ use crate::words::option::{self, Form};
 use crate::words::suggest::{did_you_mean, list};
 use crate::words::synonyms;
 
-/// The names that a list of `name = value` may contain, each with the form that an error shows.
+/// The names that a list of `name = value` may contain, each with an example for error texts.
 pub(crate) struct Words {
-    /// The noun for one name: "option".
+    /// The noun for one name, such as "option".
     pub(crate) one: &'static str,
     pub(crate) forms: &'static [Form],
-    /// Returns the hint for a word of another library.
+    /// Returns the hint for a word that another library uses.
     pub(crate) synonyms: fn(&str) -> Option<&'static str>,
 }
 
 static OPTIONS: Words = Words { one: "option", synonyms: synonyms::option, forms: option::OPTIONS };
 
-/// One option as it was written.
+/// One option of the list, before its value is interpreted.
 pub(crate) struct Arg {
-    /// The keyword. Errors about two options that contradict each other point at it.
+    /// The name of the option. Errors about two options that contradict each other point at it.
     pub(crate) name: Ident,
-    /// The expression after the `=`, or the verbatim tokens between the parentheses of an option with parts.
+    /// The expression after the `=`. For an option with parts, such as `backoff(..)`, the unparsed tokens between the
+    /// parentheses.
     pub(crate) value: Expr,
-    /// The position among the options. If two options contradict each other, the error points at the later one.
+    /// The position in the list. If two options contradict each other, the error points at the later option.
     pub(crate) position: usize,
 }
 
 impl Arg {
-    /// Returns the option that was written later.
+    /// Returns the option that is later in the list.
     pub(crate) fn later_of<'a>(&'a self, other: &'a Self) -> &'a Self {
         if self.position > other.position { self } else { other }
     }
@@ -50,8 +51,8 @@ impl Args {
         Self::read(tokens, &OPTIONS, errors)
     }
 
-    /// Reads a list of `name = value`. An element that cannot be read, or whose name was given before, becomes an error,
-    /// and reading continues with the next one.
+    /// Reads a list of `name = value`. An element that cannot be read, or that repeats a name, is reported as an error.
+    /// Reading continues with the next element.
     pub(crate) fn read(tokens: TokenStream, words: &'static Words, errors: &mut Errors) -> Self {
         let mut args = Self { words, given: Vec::new() };
         let read = |input: ParseStream<'_>| {
@@ -93,7 +94,7 @@ impl Args {
 }
 
 impl Words {
-    /// Reads `name = expression`. An option whose entry in `forms` has parentheses is read as `name(..)`.
+    /// Reads `name = expression`, or `name(..)` if the example of the option in `forms` has parentheses.
     fn parse_one(&self, input: ParseStream<'_>, position: usize) -> syn::Result<Arg> {
         let Self { one, forms, .. } = self;
         if let Ok(text) = input.fork().parse::<LitStr>() {
@@ -101,7 +102,7 @@ impl Words {
             let message = format!("name the {one}: `{first} = {:?}`", text.value());
             return Err(syn::Error::new(text.span(), message));
         }
-        // `parse_any` because `crate` is a keyword.
+        // `parse_any` accepts keywords, such as the option `crate`.
         let name = input.call(Ident::parse_any).map_err(|error| {
             syn::Error::new(error.span(), format_args!("expected {} {one}: {}", article(one), self.known()))
         })?;
@@ -125,7 +126,7 @@ impl Words {
         Ok(Arg { name, value: input.parse()?, position })
     }
 
-    /// Returns the form in which the option `name` is written.
+    /// Returns the example for the option `name`, or an error for an unknown name.
     fn form_of(&self, name: &Ident) -> syn::Result<&'static str> {
         let Self { one, forms, .. } = self;
         let word = name.to_string();
@@ -151,7 +152,7 @@ fn article(word: &str) -> &'static str {
     if word.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
 }
 
-/// Skips to the token after the next comma, so that one broken option does not hide the errors of the others.
+/// Skips to the token after the next comma, so that a broken option does not hide the errors of later options.
 fn skip_to_next(input: ParseStream<'_>) {
     while !input.is_empty() {
         if input.parse::<Option<Token![,]>>().is_ok_and(|comma| comma.is_some()) {

@@ -1,4 +1,4 @@
-//! The option `backoff(base = .., max = ..)`: the pauses of a strategy that tries again.
+//! Reads the option `backoff(base = .., max = ..)`, which sets the pauses of a strategy that retries.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(crate) fn backoff(arg: &Arg) -> syn::Result<Backoff> {
 
 type Part<'a> = (&'a Arg, (LitStr, Duration));
 
-/// Refuses a first pause that is longer than the longest pause: the larger number would have no effect.
+/// Refuses a `base` that is larger than `max`, because it would have no effect.
 fn check_order(base: Option<&Part<'_>>, max: Option<&Part<'_>>, errors: &mut Errors) {
     match (base, max) {
         (Some((base, (base_text, first))), Some((max, (max_text, longest)))) if first > longest => {

@@ -1,4 +1,4 @@
-//! The names that a signature binds, which the body captures.
+//! Finds the names that a signature binds. The body captures them.
 
 use proc_macro2::Ident;
 use syn::visit::{self, Visit};
@@ -11,8 +11,8 @@ pub(crate) struct Parameter {
     pub(crate) attrs: Vec<Attribute>,
 }
 
-/// Returns the names that the signature binds, `self` included, except those that start with an underscore: their use
-/// may trigger a lint, and an `allow` would not compile for a user who forbids that lint.
+/// Returns the names that the signature binds, including `self`. Names that start with an underscore are omitted,
+/// because their use may trigger a lint. An `allow` would not compile in code that forbids the lint.
 pub(crate) fn bindings(signature: &Signature) -> Vec<Parameter> {
     let mut all: Vec<Parameter> = Vec::new();
     for input in &signature.inputs {
@@ -29,7 +29,8 @@ pub(crate) fn bindings(signature: &Signature) -> Vec<Parameter> {
         };
         let attrs: Vec<_> = attrs.iter().filter(is_kept).cloned().collect();
         for (at, name) in names.iter().enumerate() {
-            // The cases of `A(x) | B(x)` bind one name. If two parameters have the same word, a macro made two names.
+            // Both cases of a pattern such as `A(x) | B(x)` bind the same name. Two parameters with the same name come
+            // from a macro, and are different.
             if !names[..at].contains(name) && !name.to_string().starts_with('_') {
                 all.push(Parameter { name: name.clone(), attrs: attrs.clone() });
             }
@@ -38,7 +39,7 @@ pub(crate) fn bindings(signature: &Signature) -> Vec<Parameter> {
     all
 }
 
-/// The names that a pattern binds.
+/// Collects the names that a pattern binds.
 #[derive(Default)]
 struct Names(Vec<Ident>);
 

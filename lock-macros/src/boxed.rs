@@ -1,11 +1,11 @@
-//! Functions that return a boxed future, as `#[async_trait]` generates them.
+//! Recognizes functions that return a boxed future, as `#[async_trait]` generates them.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens as _;
 use syn::parse::ParseStream;
 use syn::{ExprPath, GenericArgument, PathArguments, Token, Type, TypeParamBound, braced, parenthesized};
 
-/// Returns whether `ty` is `impl Future<..>`, with or without further bounds.
+/// Returns whether `ty` is `impl Future<..>`, with or without other bounds.
 pub(crate) fn is_impl_future(ty: &Type) -> bool {
     let Type::ImplTrait(object) = ty else { return false };
     object.bounds.iter().any(|bound| match bound {
@@ -17,11 +17,11 @@ pub(crate) fn is_impl_future(ty: &Type) -> bool {
 }
 
 pub(crate) enum Pinned<'a> {
-    /// Not a pinned box.
+    /// The type is not a pinned box.
     No,
-    /// A pinned box whose output type cannot be found.
+    /// The type is a pinned box, but its output type cannot be found.
     Unclear,
-    /// `Pin<Box<dyn Future<Output = T>>>`.
+    /// The type is `Pin<Box<dyn Future<Output = T>>>`. The field is `T`.
     Future(&'a Type),
 }
 
@@ -57,8 +57,8 @@ fn generic_of<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
     })
 }
 
-/// Returns `Box::pin` and the statements of `Box::pin(async move { .. })`. The error is any other body: a statement
-/// outside of the `async` block would run without the lock. The statements are not parsed.
+/// Returns the path `Box::pin` and the unparsed statements of `Box::pin(async move { .. })`. Any other body is an
+/// error, because a statement outside of the `async` block would run without the lock.
 pub(crate) fn only_box_pin(input: ParseStream<'_>) -> syn::Result<(TokenStream, TokenStream)> {
     let function: ExprPath = input.parse()?;
     let ends = function.path.segments.iter().rev().map(|segment| &segment.ident);
@@ -71,6 +71,6 @@ pub(crate) fn only_box_pin(input: ParseStream<'_>) -> syn::Result<(TokenStream, 
     argument.parse::<Token![move]>()?;
     braced!(block in argument);
     argument.parse::<Option<Token![,]>>()?;
-    // `parse2` and the parentheses check that nothing follows.
+    // The caller's `parse2`, and the parentheses, refuse further tokens.
     Ok((function.into_token_stream(), block.parse()?))
 }

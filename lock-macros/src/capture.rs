@@ -1,4 +1,4 @@
-//! Captures each parameter in the body as a whole, and keeps the compiler's warning about an unused parameter.
+//! Captures each parameter in the body as a whole. Keeps the compiler's warning about an unused parameter.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::quote;
@@ -15,8 +15,8 @@ use crate::template::Segment;
 //     let _ = &id; let name = name;
 //
 // Without these statements, the block would capture only the fields that the body mentions, and the other fields of a
-// parameter would be dropped after the release. `&id` counts as a use, so a parameter that is mentioned nowhere is
-// bound again instead: the compiler then warns that the binding is unused, at the span of the parameter.
+// parameter would be dropped after the release. `&id` counts as a use of `id`. So a parameter that is not mentioned is
+// bound again instead. The compiler then warns at the parameter that this binding is unused.
 pub(crate) fn capture(spec: &LockSpec, body: &Body) -> TokenStream {
     let evaluated = evaluated(spec);
     let capture = |Parameter { name, attrs }: &Parameter| {
@@ -33,7 +33,7 @@ pub(crate) fn capture(spec: &LockSpec, body: &Body) -> TokenStream {
     body.parameters.iter().map(capture).collect()
 }
 
-/// Returns the expressions of the attribute, which use the parameters that they mention.
+/// Returns the expressions of the attribute. A parameter that they mention counts as used.
 fn evaluated(spec: &LockSpec) -> TokenStream {
     let segments = spec.templates().flat_map(|template| &template.segments);
     let values = segments.filter_map(|segment| match segment {
@@ -46,8 +46,8 @@ fn evaluated(spec: &LockSpec) -> TokenStream {
     quote!(#(#values)* #permits #(#plain)* #strategy #manager)
 }
 
-/// Returns whether `name` occurs anywhere in `tokens`, even in a text, where `{name}` may be an argument. If another
-/// item has that name, the only cost is a missing warning.
+/// Returns whether `name` occurs in `tokens`, including string literals, in which `{name}` may be a format argument. If
+/// another item has that name, the result may be wrong, but then only a warning is missing.
 fn mentions(tokens: &TokenStream, name: &str) -> bool {
     tokens.clone().into_iter().any(|token| match token {
         TokenTree::Group(group) => mentions(&group.stream(), name),

@@ -1,4 +1,4 @@
-//! The line that the attribute adds to the documentation of a function.
+//! Generates the line that the attribute adds to the documentation of a function.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -45,7 +45,7 @@ pub(crate) fn doc_line(spec: &LockSpec, has_docs: bool) -> TokenStream {
     quote!(#paragraph #[doc = #line])
 }
 
-/// Lists the templates as in a sentence: `a`, `b` and `c`.
+/// Lists the templates in the form "`a`, `b` and `c`".
 fn locked_by(keys: &Keys) -> String {
     let words: Vec<_> = keys.templates().iter().map(|template| code(&template.literal.value())).collect();
     match words.split_last() {

@@ -1,4 +1,4 @@
-//! Several compile errors as one value, so that one build reports all of them.
+//! Collects compile errors, so that one build reports all of them.
 
 use proc_macro2::{Span, TokenStream};
 
@@ -7,7 +7,7 @@ use proc_macro2::{Span, TokenStream};
 pub(crate) struct Errors(Option<syn::Error>);
 
 impl Errors {
-    /// Returns whether there is no error so far.
+    /// Returns whether no error was added so far.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -17,7 +17,7 @@ impl Errors {
         self.push(syn::Error::new(span, message));
     }
 
-    /// Adds an error, or several combined ones.
+    /// Adds an error, which may combine several errors.
     pub(crate) fn push(&mut self, error: syn::Error) {
         match &mut self.0 {
             Some(all) => all.combine(error),
@@ -30,12 +30,12 @@ impl Errors {
         result.map_err(|error| self.push(error)).ok()
     }
 
-    /// Returns all errors as one, or `value` if there is none.
+    /// Returns all errors as one error, or `value` if there are no errors.
     pub(crate) fn or<T>(self, value: T) -> syn::Result<T> {
         self.0.map_or(Ok(value), Err)
     }
 
-    /// Returns a `compile_error!` for each error, or `None` if there is none.
+    /// Returns a `compile_error!` for each error, or `None` if there are no errors.
     pub(crate) fn into_tokens(self) -> Option<TokenStream> {
         self.0.map(|error| error.into_compile_error())
     }

@@ -1,6 +1,6 @@
-//! Generates the code from the specification and the body. The function is changed in place: attributes, visibility,
-//! signature, generics and `where` clause stay as they are, so `self`, elided lifetimes and recursion keep their
-//! meaning.
+//! Generates the code from the specification and the body. Only the statements of the function are replaced. Its
+//! attributes, visibility, signature, generics and `where` clause stay as they are, so `self`, elided lifetimes and
+//! recursion keep their meaning.
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -21,8 +21,8 @@ use crate::template::Segment;
 use crate::tokens::{first_span, here, local, located, private};
 use crate::value::integer;
 
-/// Expands the attribute. If there is an error, the item keeps its body and its signature, so that editors and other
-/// diagnostics still see it. The `compile_error!` beside the item keeps the item from running without the lock.
+/// Expands the attribute. After an error, the item keeps its body and its signature, so that editors and other
+/// diagnostics still find it. A `compile_error!` next to the item prevents that it runs without the lock.
 pub(crate) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
     let mut errors = Errors::default();
     let args = Args::parse(args, &mut errors);
@@ -86,8 +86,8 @@ fn locked(function: &Function, spec: &LockSpec, body: &Body) -> TokenStream {
 //     outcome(__lock_outcome)
 //
 // The key is rendered by reference before the body captures the parameters. The body is a future, not a closure that
-// makes one, so it cannot run twice; a strategy repeats only the acquire. In the second form the body
-// captures the parameters after the lock is acquired, so that they can be passed to a fallback instead.
+// returns a future, so it cannot run twice. A strategy repeats only the attempts to acquire the lock. In the second
+// form, the body captures the parameters after the lock is acquired, so that they can be passed to a fallback instead.
 fn statements(
     spec: &LockSpec,
     body: &Body,
@@ -103,8 +103,8 @@ fn statements(
     let future = future(spec, body, handover.map(|(_, handover)| handover));
     let falls_back = handover.map(|(path, handover)| falls_back(body, path, handover));
     let answer = answer(spec, body, function, &label);
-    // A template may name a parameter that starts with an underscore, which should not trigger a lint. The lint is allowed
-    // only in that case, because an `allow` does not compile for a user who forbids the lint.
+    // A template may use a parameter whose name starts with an underscore, and this use must not trigger a lint. The
+    // lint is allowed only in that case, because an `allow` does not compile in code that forbids the lint.
     let mut segments = spec.templates().flat_map(|template| &template.segments);
     let allow = segments.any(Segment::begins_with_underscore).then(allow_underscore);
     let [request_name, held, error, outcome] = ["request", "held", "error", "outcome"].map(local);
@@ -141,8 +141,8 @@ fn statements(
 // Output:
 //     outcome(__lock_outcome)
 //
-// If the return type cannot express the outcome, the error must point at that type, or at the name of the function if
-// it has no return type.
+// If the return type cannot express the outcome, the error must point at that type. If the function has no return type,
+// the error must point at its name.
 fn answer(spec: &LockSpec, body: &Body, function: &Ident, label: &TokenStream) -> TokenStream {
     let at = body.output.as_ref().map_or_else(|| function.span(), first_span);
     let outcome = located(local("outcome"), at);
@@ -161,7 +161,7 @@ fn answer(spec: &LockSpec, body: &Body, function: &Ident, label: &TokenStream) -
 //         return of_fallback::<Ret, _>(__lock_fallback.await);
 //     }
 //
-// Errors of the call (another type, other arguments) must point at the path.
+// Errors in the call, such as wrong types or arguments, must point at the path.
 fn falls_back(body: &Body, path: &ExprPath, handover: &Handover) -> TokenStream {
     let private = private();
     let [error, fallback] = ["error", "fallback"].map(local);
@@ -190,8 +190,8 @@ fn allow_underscore() -> TokenStream {
 // Output:
 //     async move { let _ = &id; edge { stmts } }
 //
-// The statements get new braces: an item in them must not shadow a name in `edge`, and the user's own braces would
-// trigger a lint about superfluous braces.
+// The statements need their own braces, so that an item in them does not shadow a name in `edge`. The user's braces
+// would trigger a lint about superfluous braces, so new braces are generated.
 fn future(spec: &LockSpec, body: &Body, handover: Option<&Handover>) -> TokenStream {
     let stmts = &body.stmts;
     let edge = return_edge(body.output.as_ref());
@@ -203,7 +203,7 @@ fn future(spec: &LockSpec, body: &Body, handover: Option<&Handover>) -> TokenStr
 // Output:
 //     if false { return never::<Ret>(); }
 //
-// A branch that is never taken. It sets the type of the block, so that a body of another type is reported at the user's
+// This branch never runs. It determines the type of the block, so that the compiler reports a wrong type at the user's
 // expression.
 fn return_edge(output: Option<&Type>) -> TokenStream {
     let Some(output) = output else {
@@ -221,7 +221,7 @@ fn return_edge(output: Option<&Type>) -> TokenStream {
     }
 }
 
-/// Replaces `impl Trait`, which cannot be written inside a body, by `_`, which the compiler infers.
+/// Replaces `impl Trait`, which is not allowed inside a body, by `_`, which the compiler infers.
 struct EraseImplTrait;
 
 impl VisitMut for EraseImplTrait {
@@ -235,7 +235,7 @@ impl VisitMut for EraseImplTrait {
     }
 }
 
-/// Generates the path of the function. See [`here`].
+/// Generates an expression that returns the path of the function; see [`here`].
 fn label() -> TokenStream {
     let (private, here) = (private(), here());
     quote!(#private::path_around::<#here>())
@@ -244,9 +244,9 @@ fn label() -> TokenStream {
 // Output:
 //     named_profile! { "checkout", "ship", false, false, 1 }
 //
-// A check at start-up finds this profile, even if the function is never called. The first `bool` says whether the
-// function locks several keys, the second whether the attribute has a kind. The number is `take`, for a kind that comes
-// from the profile.
+// This macro registers the profile, so that a check at start-up finds it even if the function is never called. The
+// first `bool` is whether the function locks several keys, and the second is whether the attribute sets a kind. The
+// number is `take`, which is checked if the kind comes from the profile.
 fn named_profile(spec: &LockSpec, function: &Ident) -> Option<TokenStream> {
     let (profile, private) = (spec.profile.as_ref()?, private());
     let (function, several) = (function.to_string(), matches!(spec.keys, Keys::All(_)));
@@ -259,8 +259,9 @@ fn named_profile(spec: &LockSpec, function: &Ident) -> Option<TokenStream> {
 // Output:
 //     named_template! { "order:<id>" }
 //
-// With this macro, the installed manager shows the template's metrics at zero, even if the function is never called. If
-// the manager is an expression, it is known only when the function is called.
+// This macro registers the template, so that the installed manager reports its metrics with the value zero even if the
+// function is never called. If the attribute has a `manager`, no template is registered, because the manager is known
+// only when the function is called.
 fn named_template(spec: &LockSpec) -> Option<TokenStream> {
     if spec.manager.is_some() {
         return None;
@@ -269,8 +270,8 @@ fn named_template(spec: &LockSpec) -> Option<TokenStream> {
     Some(quote!(#private::named_template! { #template }))
 }
 
-/// Generates the import of the module of lock-core that the generated code calls. It is the only place that names the
-/// crate, so a crate that is not found is one error.
+/// Generates the import of the module of lock-core that the generated code calls. No other generated code names the
+/// crate, so a missing crate causes only one error.
 fn support(spec: &LockSpec) -> TokenStream {
     let krate = &spec.krate;
     let private = private();

@@ -1,5 +1,4 @@
-//! The option `fallback = path`: the function that is called instead of the body when the key is held, and how its
-//! arguments are passed.
+//! Reads the option `fallback = path`, and passes the arguments of the locked function to the fallback.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens as _, format_ident, quote};
@@ -39,7 +38,7 @@ pub(crate) fn fallback(arg: &Arg, signature: &Signature) -> syn::Result<ExprPath
     Ok(path.clone())
 }
 
-/// Returns whether `path` names the locked function. A bare name is a function of the module, and never a method.
+/// Returns whether `path` names the locked function. A name without a path is a function of the module, never a method.
 fn is_itself(path: &ExprPath, signature: &Signature) -> bool {
     let function = &signature.ident;
     let mut segments = path.path.segments.iter().map(|segment| &segment.ident);
@@ -51,12 +50,12 @@ fn is_itself(path: &ExprPath, signature: &Signature) -> bool {
         }
 }
 
-/// A signature whose parameters can be passed on as a whole.
+/// A signature whose parameters can be passed on as whole values.
 pub(crate) struct Handover {
     pub(crate) signature: Signature,
-    /// The arguments of the fallback, `self` first.
+    /// The arguments of the fallback, beginning with `self`.
     pub(crate) arguments: Vec<TokenStream>,
-    /// The start of the body: the patterns that were in the signature.
+    /// The first statements of the body, which destructure the patterns of the original signature.
     pub(crate) unpack: TokenStream,
 }
 
@@ -84,16 +83,16 @@ impl Handover {
         Self { signature, arguments, unpack }
     }
 
-    /// Returns whether a parameter such as `_id` is passed on. No lint warns about the use of a name with two
-    /// underscores.
+    /// Returns whether a parameter such as `_id` is passed on. A name that starts with two underscores is excluded,
+    /// because no lint warns about its use.
     pub(crate) fn begins_with_underscore(&self) -> bool {
         let mut names = self.arguments.iter().map(ToString::to_string);
         names.any(|name| name.starts_with('_') && !name.starts_with("__"))
     }
 }
 
-/// Returns the name of the parameter, and the statement that destructures its pattern, if it has one. A pattern without
-/// a name for the whole parameter gets a generated name.
+/// Returns the name of the parameter, and the statement that destructures its pattern, if needed. If the pattern does
+/// not name the whole parameter, a name is generated.
 fn whole(parameter: &mut PatType, position: usize) -> (Ident, Option<TokenStream>) {
     if let Pat::Ident(pattern) = &*parameter.pat
         && pattern.by_ref.is_none()
@@ -101,7 +100,7 @@ fn whole(parameter: &mut PatType, position: usize) -> (Ident, Option<TokenStream
     {
         return (pattern.ident.clone(), None);
     }
-    // The key may be rendered from the name of the whole parameter.
+    // The key may use the name of the whole parameter, so that name is kept.
     let name = match &*parameter.pat {
         Pat::Ident(pattern) => pattern.ident.clone(),
         _ => format_ident!("__lock_argument_{position}", span = Span::mixed_site()),

@@ -1,4 +1,4 @@
-//! The options `key` and `keys`: what is locked.
+//! Reads the options `key` and `keys`, which name what is locked.
 
 use syn::Expr;
 use syn::spanned::Spanned as _;
@@ -11,14 +11,14 @@ use crate::value::{expected, string, ungrouped};
 
 /// The templates of the keys to lock.
 pub(crate) enum Keys {
-    /// One key: `key = ..`.
+    /// The option `key = ..`, for one key.
     One(Template),
-    /// Several keys, all or none: `keys = [..]`.
+    /// The option `keys = [..]`, for several keys, which are acquired together.
     All(Vec<Template>),
 }
 
 impl Keys {
-    /// Reads `key` or `keys`, exactly one of which is required. Returns `None` if there are errors.
+    /// Reads `key` or `keys`. Exactly one of them is required. Returns `None` if there are errors.
     pub(crate) fn parse(args: &Args, params: &Params, errors: &mut Errors) -> Option<Self> {
         match (args.get("key"), args.get("keys")) {
             (None, None) => {
@@ -45,8 +45,8 @@ impl Keys {
     }
 }
 
-/// Reports that `key` is missing, unless there are other errors: a misspelt `key` is missing too, and one error is
-/// enough.
+/// Reports that `key` is missing. After other errors this reports nothing, because a misspelt `key` is already an
+/// error.
 fn missing(errors: &mut Errors) {
     if errors.is_empty() {
         let message = "`key` is missing: `#[distributed_lock(key = \"order:<id>\")]`";
@@ -64,7 +64,7 @@ fn one_key(arg: &Arg, params: &Params) -> syn::Result<Template> {
 /// The largest value of `ManagerBuilder::max_keys`.
 const MAX_KEYS: usize = 1_000;
 
-/// Reads all templates of the list, so that the error in one does not hide the errors in the others.
+/// Reads all templates of the list, so that an error in one template does not hide the errors in others.
 fn all_keys(arg: &Arg, params: &Params, errors: &mut Errors) -> Option<Vec<Template>> {
     let form = "a list of string literals such as `[\"a:<x>\", \"b:<y>\"]`";
     let Expr::Array(list) = ungrouped(&arg.value) else {
@@ -107,8 +107,8 @@ fn all_keys(arg: &Arg, params: &Params, errors: &mut Errors) -> Option<Vec<Templ
     refuse_clashes(&templates, params, errors).then_some(templates)
 }
 
-/// Refuses templates that can give the same key although their fixed texts differ: a value would then decide what is
-/// locked.
+/// Refuses templates that can give the same key although their fixed texts differ. Otherwise a value would decide what
+/// is locked.
 fn refuse_clashes(templates: &[Template], params: &Params, errors: &mut Errors) -> bool {
     for (at, later) in templates.iter().enumerate() {
         for earlier in &templates[..at] {

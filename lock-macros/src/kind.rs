@@ -1,4 +1,4 @@
-//! The options `kind` and `permits`: the type of the lock.
+//! Reads the options `kind` and `permits`, which define the type of the lock.
 
 use proc_macro2::Span;
 use syn::Expr;
@@ -8,13 +8,13 @@ use crate::errors::Errors;
 use crate::value::{expected, number, string};
 use crate::words::kind::KindWord;
 
-/// The kind of the lock, checked.
+/// The kind of the lock, after validation.
 pub(crate) enum Kind {
     Reentrant,
     Fair,
     Read,
     Write,
-    /// A semaphore with its permits: a literal above 0, or an expression that is evaluated once per call.
+    /// A semaphore. The field is its `permits`: a literal above 0, or an expression that is evaluated once per call.
     Semaphore(Box<Expr>),
 }
 
@@ -31,8 +31,8 @@ impl Kind {
         word.name()
     }
 
-    /// Reads `kind` and `permits`. If both are missing, returns `Some(None)`: the kind is the profile's, else
-    /// [`Kind::Reentrant`]. Returns `None` if there are errors.
+    /// Reads `kind` and `permits`. Returns `None` if there are errors. If both options are missing, returns
+    /// `Some(None)`: the kind then comes from the profile, or otherwise is [`Kind::Reentrant`].
     pub(crate) fn parse(args: &Args, errors: &mut Errors) -> Option<Option<Self>> {
         let word = match args.get("kind") {
             None => None,

@@ -1,9 +1,11 @@
 //! The crate has one file for each step of the data flow:
 //!
 //! - `args` parses the tokens of the attribute into options.
-//! - `spec` validates options and signature into a specification, with a file for each option that needs one (`keys`,
-//!   `kind`, `strategy`, `backoff`, `fallback`), and `plain` for the others. `rules` refuses options that contradict each other.
-//! - `words`, a link to the folder of lock-core, has the words and units of all options: a configuration file uses them too.
+//! - `spec` validates options and signature into a specification. Complex options have their own files (`keys`, `kind`,
+//!   `strategy`, `backoff`, `fallback`), and `plain` reads the others. `rules` refuses options that contradict each
+//!   other.
+//! - `words` parses the words and units of all options. It is a link to a folder of lock-core, because a configuration
+//!   file uses the same words.
 //! - `shape` finds the body of the function.
 //! - `expand` generates the code, with `request`, `capture` and `doc_line`.
 //!

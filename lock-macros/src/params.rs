@@ -1,4 +1,4 @@
-//! The parameters that a key can name.
+//! Collects the parameters that a key can name.
 
 use proc_macro2::Ident;
 use syn::{FnArg, Pat, PatIdent, PatType, Signature, Type};
@@ -10,18 +10,18 @@ use crate::words::suggest::{list, nearest};
 /// The names that the signature binds.
 #[derive(Debug, Default)]
 pub(crate) struct Params {
-    /// Parameters with a name, in order, `self` last.
+    /// The parameters that have a name, in order. `self` is the last.
     named: Vec<Param>,
-    /// Names bound inside a pattern, such as `a` in `(a, b): (A, B)`.
+    /// The names that are bound inside a pattern, such as `a` in `(a, b): (A, B)`.
     inside: Vec<Part>,
-    /// Whether `#[async_trait]` replaced a pattern by a generated name, which hides the names inside.
+    /// Whether `#[async_trait]` has replaced a pattern by a generated name, which hides the names inside the pattern.
     replaced: bool,
 }
 
 #[derive(Debug)]
 struct Param {
     ident: Ident,
-    /// The name as text, for errors.
+    /// The name as text, for error texts.
     name: String,
     values: Values,
 }
@@ -60,17 +60,17 @@ impl Params {
         }
     }
 
-    /// Returns the token of the parameter `name`, if the signature binds that name as a whole parameter.
+    /// Returns the token of the parameter `name` in the signature, if `name` is a whole parameter.
     ///
-    /// Only the token itself has the hygiene of a name that came through `macro_rules!`. If two parameters have the
-    /// same spelling, only the compiler can tell which of them `name` is, so it is returned unchanged.
+    /// If a name comes from `macro_rules!`, only its token in the signature has the right hygiene. If two parameters
+    /// have the same spelling, only the compiler can distinguish them, so `name` is returned unchanged.
     pub(crate) fn bound(&self, name: &Ident) -> Option<Ident> {
         let mut alike = self.named.iter().filter(|param| name == param.name.as_str());
         let first = alike.next()?;
         Some(if alike.next().is_none() { first.ident.clone() } else { name.clone() })
     }
 
-    /// Returns the characters that values of the parameter `name` consist of, as far as its type restricts them.
+    /// Returns the set of characters that values of the parameter `name` can have, according to its type.
     pub(crate) fn values(&self, name: &Ident) -> Values {
         let param = self.named.iter().find(|param| name == param.name.as_str());
         param.map_or(Values::Text, |param| param.values)
@@ -81,13 +81,13 @@ impl Params {
         self.inside.iter().find(|part| part.name == name)
     }
 
-    /// Returns whether `name` may be a part of a parameter that `#[async_trait]` hides, because no visible name is
-    /// similar.
+    /// Returns whether `name` may be part of a pattern that `#[async_trait]` hides. If a visible name is similar,
+    /// `name` is probably a misspelling instead.
     pub(crate) fn may_hide(&self, name: &str) -> bool {
         self.replaced && name != "self" && nearest(name, self.names()).is_none()
     }
 
-    /// Returns whether `name` is bound anywhere in the signature, as far as that is visible.
+    /// Returns whether the visible signature binds `name`, as a whole parameter or inside a pattern.
     pub(crate) fn binds_anywhere(&self, name: &Ident) -> bool {
         self.bound(name).is_some() || self.inside.iter().any(|part| name == part.name.as_str())
     }
@@ -97,7 +97,7 @@ impl Params {
         self.named.iter().map(|param| param.name.as_str())
     }
 
-    /// Lists the names, for an error.
+    /// Returns a list of the names, for an error text.
     pub(crate) fn available(&self) -> String {
         if self.named.is_empty() {
             return "the function has no arguments".to_owned();
@@ -106,8 +106,8 @@ impl Params {
     }
 }
 
-/// Returns the characters that values of type `ty` consist of. An integer is restricted; any other type may have a
-/// `Display` of its own.
+/// Returns the set of characters that values of type `ty` can have. Only integers are restricted, because the `Display`
+/// of any other type may write any text.
 fn values_of(ty: &Type) -> Values {
     match ty {
         Type::Reference(reference) => values_of(&reference.elem),

@@ -1,4 +1,4 @@
-//! Parts of destructured parameters, and how a key can name them.
+//! Describes the parts of destructured parameters, and how a key can name them.
 
 use quote::ToTokens;
 use syn::{Member, Pat, PatType, Type};
@@ -6,15 +6,15 @@ use syn::{Member, Pat, PatType, Type};
 /// A name that is bound inside the pattern of a parameter.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// The name: `id` in `Path(id): Path<u64>`.
+    /// The name, such as `id` in `Path(id): Path<u64>`.
     pub(crate) name: String,
-    /// The parameter with a name, and the part as its field: `id: Path<u64>` and `id.0`. `None` if the part cannot be
-    /// written as a field.
+    /// A suggestion that gives the parameter a name and writes the part as its field, such as `id: Path<u64>` and
+    /// `id.0`. `None` means that the part cannot be written as a field.
     pub(crate) whole: Option<(String, String)>,
 }
 
 impl Part {
-    /// Returns the advice for a `placeholder` that is this part, or starts with it.
+    /// Returns the advice of the error for a `placeholder` that is this part, or starts with it.
     pub(crate) fn advice(&self, placeholder: &str) -> String {
         let rest = placeholder.strip_prefix(&self.name).unwrap_or_default();
         let named = match &self.whole {
@@ -45,7 +45,8 @@ pub(crate) fn parts(parameter: &PatType) -> Vec<Part> {
         .collect()
 }
 
-/// Collects each name with the fields that lead to it, such as `.0.sku`, or `None` if the path is not all fields.
+/// Collects each name with the path of fields to it, such as `.0.sku`. The path is `None` if it contains more than
+/// fields.
 fn walk(pattern: &Pat, path: Option<String>, found: &mut Vec<(String, Option<String>)>) {
     let below = |field: &dyn std::fmt::Display| path.as_ref().map(|path| format!("{path}.{field}"));
     match pattern {
@@ -82,13 +83,13 @@ fn elements<'a>(
 ) {
     let mut counted = true;
     for (index, element) in elements.into_iter().enumerate() {
-        // Elements after `..` are counted from the end.
+        // Elements after `..` have no known index, because they are counted from the end.
         counted &= !matches!(element, Pat::Rest(_));
         walk(element, below(&index).filter(|_| counted), found);
     }
 }
 
-/// Suggests a name for a parameter of this type: `path` for `Path<..>`.
+/// Suggests a name for a parameter of this type, such as `path` for `Path<..>`.
 fn name_for(ty: &Type) -> String {
     match ty {
         Type::Path(path) => path
@@ -102,7 +103,7 @@ fn name_for(ty: &Type) -> String {
     }
 }
 
-/// Returns the type roughly as it was written.
+/// Returns the type as text, with roughly the original spaces.
 fn source(ty: &Type) -> String {
     let mut text = ty.to_token_stream().to_string();
     for (spaced, plain) in [(" :: ", "::"), (" < ", "<"), (" >", ">"), (" ,", ","), ("& ", "&")] {

@@ -1,6 +1,6 @@
-//! The options whose value is plain: a duration, a number, a flag or a word.
+//! Reads the plain options, whose value is a duration, a number, a flag or a word.
 //!
-//! A new option of such a type is one line of [`PLAIN`], and a setter of the same name in lock-core.
+//! A new plain option needs one line in [`PLAIN`], and a setter of the same name in lock-core.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::tokens::private;
 use crate::value::{duration_of, expected, literal, number, string};
 use crate::words::choice::{OnLostWord, ReleaseWord};
 
-/// The type of an option, which says how its value is read.
+/// The type of an option, which decides how its value is read.
 enum Type {
     Ttl,
     Time,
-    /// A literal from 1 to `most`, or an expression of the type `name`. `zero` is the error for 0.
+    /// A literal from 1 to `most`, or an expression of the type `name`. `zero` is the error text for 0.
     Number {
         name: &'static str,
         most: u64,
@@ -36,7 +36,7 @@ const PLAIN: &[(&str, Type)] = &[
         "take",
         Type::Number {
             name: "u32",
-            // `lock-core` has the same bound (`options/take.rs`).
+            // `lock-core` has the same limit (`options/take.rs`).
             most: 100,
             zero: "`take = 0` takes no permit, so nothing would be locked: write at least `take = 1`",
         },
@@ -60,7 +60,7 @@ const PLAIN: &[(&str, Type)] = &[
     ("release", Type::Release),
 ];
 
-/// A value as it was read.
+/// The value of an option, after it was read.
 enum Value {
     Time(LitStr, Duration),
     /// A literal, or an expression that is evaluated once per call.
@@ -70,11 +70,11 @@ enum Value {
     Release(ReleaseWord),
 }
 
-/// The plain options of an attribute. One that is missing or wrong is not among them.
+/// The plain options of an attribute, without options that are missing or wrong.
 pub(crate) struct Plain(Vec<(&'static str, Value)>);
 
 impl Plain {
-    /// Reads all plain options. A value that cannot be read becomes an error.
+    /// Reads all plain options. A value that cannot be read is reported as an error.
     pub(crate) fn read(args: &Args, errors: &mut Errors) -> Self {
         let read = |(name, of): &(&'static str, Type)| {
             let value = errors.take(value(args.get(name)?, of))?;
@@ -88,7 +88,7 @@ impl Plain {
         self.0.iter().find(|(option, _)| *option == name).map(|(_, value)| value)
     }
 
-    /// Returns the duration `name`, as it was written and as it was read.
+    /// Returns the duration option `name`, as the literal and as its value.
     pub(crate) fn time(&self, name: &str) -> Option<(&LitStr, Duration)> {
         match self.get(name)? {
             Value::Time(text, time) => Some((text, *time)),
@@ -166,7 +166,7 @@ fn value(arg: &Arg, of: &Type) -> syn::Result<Value> {
     })
 }
 
-/// Reads a duration. A profile is the place for a duration that is known only at run time.
+/// Reads a duration, which must be a literal. A duration that is known only at run time belongs in a profile.
 fn time(arg: &Arg) -> syn::Result<Value> {
     if literal(&arg.value).is_none() {
         let form = format!(
@@ -179,7 +179,8 @@ fn time(arg: &Arg) -> syn::Result<Value> {
     duration_of(arg).map(|(text, time)| Value::Time(text, time))
 }
 
-/// The shortest ttl. No store can keep a shorter lease: one round trip and the error of the clock take about as long.
+/// The shortest ttl. No store can use a shorter lease, because one round trip and the error of the clock take about as
+/// long.
 const SHORTEST_TTL: Duration = Duration::from_millis(10);
 
 fn ttl(arg: &Arg) -> syn::Result<Value> {
@@ -200,7 +201,7 @@ fn flag(arg: &Arg) -> syn::Result<bool> {
     }
 }
 
-/// Reads an option whose value is a word. `forms` lists the words for errors.
+/// Reads an option whose value is a word. `forms` lists the allowed words for error texts.
 fn word<T>(arg: &Arg, forms: &str, parse: fn(&str) -> Result<T, String>) -> syn::Result<T> {
     let literal = string(&arg.value).ok_or_else(|| expected(arg, forms))?;
     parse(&literal.value()).map_err(|message| syn::Error::new(literal.span(), message))

@@ -1,4 +1,4 @@
-//! Generates the lock request that each call makes.
+//! Generates the lock request of a call.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -34,14 +34,14 @@ pub(crate) fn request(spec: &LockSpec, label: &TokenStream) -> TokenStream {
         }
         Keys::All(templates) => {
             let keys = templates.iter().map(key);
-            // This kind takes precedence over that of a profile.
+            // This kind overrides the kind of a profile.
             let kind = kind(spec).map(|kind| quote!(.of_kind(#kind)));
             quote!(#private::Request::all(#manager, [#(#keys),*], #rendered_from, #label) #kind #options)
         }
     }
 }
 
-/// Returns the templates as they were written, for spans and metrics.
+/// Returns the text of the templates, for spans and metrics.
 pub(crate) fn template(keys: &Keys) -> String {
     keys.templates().iter().map(|template| template.literal.value()).collect::<Vec<_>>().join(", ")
 }
@@ -51,8 +51,9 @@ fn manager(spec: &LockSpec) -> TokenStream {
     match &spec.manager {
         None => quote!(#private::LockManager::current()),
         Some(manager) => {
-            // A coercion to `&LockManager` accepts a reference, an `Arc`, a `Box` and anything else that derefs to one.
-            // The binding hides the expected type from the user's expression, and does not move out of a field.
+            // The coercion to `&LockManager` accepts a reference, an `Arc`, a `Box` and every other type that derefs to
+            // a manager. The binding hides the expected type from the user's expression, and does not move out of a
+            // field.
             let at = Span::call_site().located_at(manager.span());
             let name = Ident::new("__lock_manager", Span::mixed_site().located_at(manager.span()));
             quote_spanned!(at=> match (#manager) { ref #name => #private::manager(#name) })

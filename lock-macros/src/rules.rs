@@ -1,4 +1,4 @@
-//! Rules against options that contradict each other. An error names both options, and points at the later one.
+//! Refuses options that contradict each other. The error names both options, and points at the later option.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use crate::strategy::Strategy;
 use crate::value::integer;
 use crate::words::strategy::StrategyWord;
 
-/// The values that the rules compare. An option is `None` if it is missing, or wrong by itself and reported already.
+/// The values that the rules compare. An option is `None` if it is missing, or if its value is wrong and was already
+/// reported.
 pub(crate) struct Readings<'a> {
     pub(crate) kind: Option<&'a Kind>,
     pub(crate) strategy: Option<&'a Strategy>,
@@ -34,7 +35,7 @@ pub(crate) fn check(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     linger_beyond_its_bound(args, read, errors);
 }
 
-/// Returns the strategy, if it has a name.
+/// Returns the strategy, if it is given by name.
 fn named<'a>(args: &'a Args, read: &Readings<'_>) -> Option<(&'a Arg, StrategyWord)> {
     match (args.get("strategy"), read.strategy?) {
         (Some(arg), Strategy::Named(named)) => Some((arg, *named)),
@@ -42,7 +43,7 @@ fn named<'a>(args: &'a Args, read: &Readings<'_>) -> Option<(&'a Arg, StrategyWo
     }
 }
 
-/// Refuses `wait` with a strategy that does not wait, or that waits for ever: the limit would have no effect.
+/// Refuses `wait` with a strategy that does not wait, or that waits forever, because the limit would have no effect.
 fn wait_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(wait), Some((strategy, named))) = (args.get("wait"), named(args, read)) else { return };
     if named.waits_for_a_while() {
@@ -56,8 +57,8 @@ fn wait_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     errors.add(wait.later_of(strategy).name.span(), message);
 }
 
-/// Refuses `backoff` with a strategy that does not try again: pauses would have no effect. A strategy that is an
-/// expression has its own pauses.
+/// Refuses `backoff` with a strategy that does not retry, because the pauses would have no effect. Also refuses it with
+/// a strategy that is an expression, which has its own pauses.
 fn backoff_without_trying_again(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(backoff), Some(strategy)) = (args.get("backoff"), args.get("strategy")) else { return };
     let message = match read.strategy {
@@ -76,7 +77,7 @@ fn backoff_without_trying_again(args: &Args, read: &Readings<'_>, errors: &mut E
     errors.add(backoff.later_of(strategy).name.span(), message);
 }
 
-/// Refuses `max_waiters` with a strategy that does not wait: the limit would have no effect.
+/// Refuses `max_waiters` with a strategy that does not wait, because the limit would have no effect.
 fn max_waiters_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(max), Some((strategy, named))) = (args.get("max_waiters"), named(args, read)) else { return };
     if named.tries_again() {
@@ -90,7 +91,7 @@ fn max_waiters_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Er
     errors.add(max.later_of(strategy).name.span(), message);
 }
 
-/// Refuses other kinds for several keys: each of these keys has one holder.
+/// Refuses kinds other than `reentrant` and `write` for several keys, because each of these keys has one holder.
 fn keys_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(keys), Some(arg), Some(kind)) = (args.get("keys"), args.get("kind"), read.kind) else { return };
     if matches!(kind, Kind::Reentrant | Kind::Write) {
@@ -125,12 +126,12 @@ fn take_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
                            them, or remove `take`";
             errors.add(take.name.span(), message);
         }
-        // Reported already, or decided by the profile.
+        // The mistake was already reported, or the profile sets the kind.
         _ => {}
     }
 }
 
-/// Refuses `take` for several keys: each has one holder, even if the kind comes from a profile.
+/// Refuses `take` for several keys, because each key has one holder, even if the kind comes from a profile.
 fn take_of_several_keys(args: &Args, errors: &mut Errors) {
     let (Some(take), Some(keys), None) = (args.get("take"), args.get("keys"), args.get("kind")) else {
         return;
@@ -139,7 +140,8 @@ fn take_of_several_keys(args: &Args, errors: &mut Errors) {
     errors.add(take.later_of(keys).name.span(), message);
 }
 
-/// Refuses to take more permits than there are: no call could ever get them. Expressions are compared at run time.
+/// Refuses a `take` that exceeds `permits`, because no call could ever acquire so many permits. Expressions are
+/// compared at run time.
 fn take_beyond_permits(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(take), Some(permits)) = (args.get("take"), args.get("permits")) else { return };
     let (Some(asked), Some(Kind::Semaphore(there))) = (read.plain.number("take"), read.kind) else { return };
@@ -179,16 +181,17 @@ fn renew_every_without_renewal(args: &Args, read: &Readings<'_>, errors: &mut Er
     }
 }
 
-/// The longest linger. `lock-core` has the same bounds (`options/linger.rs`), and also checks values of a profile.
+/// The longest linger. `lock-core` has the same limits (`options/linger.rs`), and also checks the values of profiles.
 const LONGEST_LINGER: Duration = Duration::from_secs(1);
 
-/// Returns the option `linger`, unless it is zero: a lock of any kind may say that it does not linger.
+/// Returns the option `linger`, if it is not zero. Zero is allowed for every kind, because it disables the linger.
 fn linger<'a>(args: &'a Args, read: &Readings<'_>) -> Option<&'a Arg> {
     let (_, time) = read.plain.time("linger")?;
     args.get("linger").filter(|_| !time.is_zero())
 }
 
-/// Refuses `linger` for other kinds: only the holder of an exclusive lock without an order is notified of waiters.
+/// Refuses `linger` for kinds other than `reentrant`, because only the holder of an exclusive lock without an order of
+/// arrival is notified of waiters.
 fn linger_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(linger), Some(arg), Some(kind)) = (linger(args, read), args.get("kind"), read.kind) else {
         return;
@@ -206,7 +209,7 @@ fn linger_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors)
     errors.add(linger.later_of(arg).name.span(), message);
 }
 
-/// Refuses `linger` for several keys: a request for several keys waits for one key after another.
+/// Refuses `linger` for several keys, because a request for several keys waits for one key after another.
 fn linger_of_several_keys(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(linger), Some(keys)) = (linger(args, read), args.get("keys")) else { return };
     let message = "`linger` cannot be combined with `keys`: it waits for one key after another, and a lock of all of them \
@@ -214,8 +217,8 @@ fn linger_of_several_keys(args: &Args, read: &Readings<'_>, errors: &mut Errors)
     errors.add(linger.later_of(keys).name.span(), message);
 }
 
-/// Refuses a linger that is too long: a waiter in another process may have to wait for its end, and the rest of the
-/// lease must be long enough for the linger.
+/// Refuses a linger that is too long. A waiter in another process may have to wait until the linger ends, and the rest
+/// of the lease must be long enough for the linger.
 fn linger_beyond_its_bound(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(linger), Some((text, length))) = (args.get("linger"), read.plain.time("linger")) else {
         return;
@@ -235,7 +238,7 @@ fn linger_beyond_its_bound(args: &Args, read: &Readings<'_>, errors: &mut Errors
     }
 }
 
-/// Refuses a `min_hold` that is longer than a ttl without renewal: the lease would end first.
+/// Refuses a `min_hold` that is longer than a ttl without renewal, because the lease would end first.
 fn min_hold_beyond_a_fixed_ttl(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(min), Some(ttl), Some(renew)) = (args.get("min_hold"), args.get("ttl"), args.get("renew"))
     else {

@@ -1,6 +1,6 @@
 //! Recognises the shape of a function, and finds its body.
 //!
-//! An unknown shape is an error and is never guessed: a body that is not found would run without the lock.
+//! An unknown shape is always an error, because a body that is not found would run without the lock.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
@@ -15,12 +15,13 @@ use crate::errors::Errors;
 
 /// The function under the attribute.
 pub(crate) struct Function {
-    /// All attributes of the function. Inner ones (`#![allow(..)]`) come last, as outer ones.
+    /// All attributes of the function. Inner attributes (`#![allow(..)]`) are converted to outer attributes, and come
+    /// last.
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,
     pub(crate) sig: Signature,
     braces: token::Brace,
-    /// The statements as they were written, not parsed, so that half-typed code keeps its own errors.
+    /// The statements, which are not parsed, so that the compiler reports the errors of incomplete code itself.
     stmts: TokenStream,
 }
 
@@ -30,14 +31,15 @@ pub(crate) struct Body {
     pub(crate) stmts: TokenStream,
     /// The type of the statements, or `None` if the function has no return type.
     pub(crate) output: Option<Type>,
-    /// The names that the signature binds. Empty if `#[async_trait]` has moved the parameters into its own block.
+    /// The names that the signature binds. This is empty if `#[async_trait]` has moved the parameters into its own
+    /// block.
     pub(crate) parameters: Vec<Parameter>,
-    /// `Box::pin` if the statements are inside `Box::pin(async move { .. })`; `None` for an `async fn`.
+    /// The path `Box::pin` if the statements are inside `Box::pin(async move { .. })`, or `None` for an `async fn`.
     pub(crate) boxed_by: Option<TokenStream>,
 }
 
 impl Function {
-    /// Parses the item. An item that is not a function with a body is an error that says what to do.
+    /// Parses the item. If the item is not a function with a body, returns an error that explains what to do.
     pub(crate) fn parse(item: TokenStream) -> syn::Result<Self> {
         let read = |input: ParseStream<'_>| {
             let mut attrs = input.call(Attribute::parse_outer)?;
@@ -84,7 +86,8 @@ impl Function {
         errors.take(self.boxed_body())
     }
 
-    /// Refuses `const` and `extern`. Returns `false` if there is one, because further errors would repeat that mistake.
+    /// Refuses `const` and `extern`. Returns `false` if the function has one of them, because further errors would only
+    /// be consequences.
     fn refuse_qualifiers(&self, errors: &mut Errors) -> bool {
         if let Some(constness) = &self.sig.constness {
             let message = "a `const fn` cannot be locked, because acquiring a lock is I/O: write `async fn` instead of \
@@ -126,7 +129,7 @@ impl Function {
     // Output:
     //     #[attrs] vis fn ship(id: u64) { let _ = &id; stmts }
     //
-    // This item stays beside an error. Without `let _`, the compiler would warn about a parameter that only the
+    // This item is generated next to an error. Without `let _`, the compiler would warn about a parameter that only the
     // attribute uses.
     pub(crate) fn with_parameters_used(&self) -> TokenStream {
         let Self { attrs, vis, sig, braces, stmts } = self;
@@ -135,7 +138,7 @@ impl Function {
             quote!(#(#cfgs)* let _ = &#name;)
         });
         let mut item = quote!(#(#attrs)* #vis #sig);
-        // The user's braces are kept, so that errors of the compiler about the body still point at it.
+        // The user's braces are kept, so that compiler errors about the body still point at the right place.
         braces.surround(&mut item, |item| item.extend(quote!(#(#uses)* #stmts)));
         item
     }

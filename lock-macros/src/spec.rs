@@ -19,7 +19,7 @@ use crate::value::{expected, string, text, ungrouped};
 /// The validated content of the attribute.
 pub(crate) struct LockSpec {
     pub(crate) keys: Keys,
-    /// The kind, or `None` if the attribute names none.
+    /// The kind, or `None` if the attribute does not set a kind.
     pub(crate) kind: Option<Kind>,
     pub(crate) strategy: Option<Strategy>,
     pub(crate) backoff: Option<Backoff>,
@@ -70,8 +70,8 @@ impl LockSpec {
         self.keys.templates().iter().chain(&self.label)
     }
 
-    /// Returns whether the strategy is known to skip calls. A strategy that is an expression skips only at run time,
-    /// with an error whose `is_skipped()` is true.
+    /// Returns whether the strategy is known to skip calls. If the strategy is an expression, this is known only at run
+    /// time, and a skipped call returns an error whose `is_skipped()` is true.
     pub(crate) fn skips(&self) -> bool {
         matches!(&self.strategy, Some(Strategy::Named(named)) if named.skips())
     }
@@ -81,7 +81,7 @@ fn label(arg: &Arg, params: &Params) -> syn::Result<Template> {
     Template::parse(text(arg, "\"pay\"")?, "label", params)
 }
 
-/// Reads an option. Returns `Some(None)` if it is missing, and `None` if it is wrong.
+/// Reads an option. Returns `Some(None)` if the option is missing, and `None` if its value is wrong.
 fn check<T>(
     arg: Option<&Arg>,
     errors: &mut Errors,

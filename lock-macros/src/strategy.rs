@@ -1,4 +1,4 @@
-//! The option `strategy`: what to do when the key is held.
+//! Reads the option `strategy`, which decides what to do when the key is held.
 
 use syn::{Expr, Lit};
 
@@ -7,15 +7,14 @@ use crate::params::Params;
 use crate::value::{expected, literal, ungrouped};
 use crate::words::strategy::StrategyWord;
 
-/// The reaction to a held key.
+/// The strategy of the attribute, which decides what to do when the key is held.
 pub(crate) enum Strategy {
     Named(StrategyWord),
-    /// An expression, evaluated once per call.
+    /// An expression, which is evaluated once per call.
     Value(Box<Expr>),
 }
 
-/// Reads the option `strategy`. Refuses the bare name of a strategy, which is not a value unless a parameter has that
-/// name.
+/// Reads the option `strategy`. Refuses the name of a strategy without quotes, except if a parameter has that name.
 pub(crate) fn strategy(arg: &Arg, params: &Params) -> syn::Result<Strategy> {
     if let Expr::Path(path) = ungrouped(&arg.value)
         && let Some(name) = path.path.get_ident()

@@ -8,7 +8,7 @@ use crate::placeholder::placeholder;
 use crate::words::clash::{self, Values};
 use crate::words::template::{Broken, Piece, split};
 
-/// A text of the attribute whose placeholders name parameters.
+/// A template in the attribute, whose placeholders name parameters.
 pub(crate) struct Template {
     pub(crate) literal: LitStr,
     pub(crate) segments: Vec<Segment>,
@@ -18,12 +18,12 @@ pub(crate) struct Template {
 pub(crate) enum Segment {
     /// Text that is part of every key or label that is rendered from this template.
     Literal(String),
-    /// A value of the call, read by reference.
+    /// A value of the call, which is used by reference.
     Value(Box<Expr>),
 }
 
 impl Segment {
-    /// Returns the segment in the form that the check for clashes needs.
+    /// Converts the segment for the check for clashes.
     fn part(&self, params: &Params) -> clash::Part<'_> {
         match self {
             Self::Literal(text) => clash::Part::Text(text),
@@ -34,14 +34,14 @@ impl Segment {
         }
     }
 
-    /// Returns whether this is the value of a parameter such as `_id`.
+    /// Returns whether this is the value of a parameter whose name begins with an underscore, such as `_id`.
     pub(crate) fn begins_with_underscore(&self) -> bool {
         matches!(self, Self::Value(value) if value.to_token_stream().to_string().starts_with('_'))
     }
 }
 
 impl Template {
-    /// Parses the template of the option `option`: `key` or `label`.
+    /// Parses the template of the option `option`, such as `key` or `label`.
     pub(crate) fn parse(literal: LitStr, option: &str, params: &Params) -> syn::Result<Self> {
         let segments = parse(&literal, option, params)?;
         Ok(Self { literal, segments })
@@ -68,14 +68,14 @@ fn parse(literal: &LitStr, option: &str, params: &Params) -> syn::Result<Vec<Seg
     Ok(segments)
 }
 
-/// Returns a key that both templates can give, although their fixed texts differ.
+/// Returns a key that both templates can give although their fixed texts differ, if there is one.
 pub(crate) fn clash(one: &[Segment], other: &[Segment], params: &Params) -> Option<String> {
     let [one, other] =
         [one, other].map(|segments| segments.iter().map(|segment| segment.part(params)).collect::<Vec<_>>());
     clash::clash(&one, &other)
 }
 
-/// Returns the message for a broken template.
+/// Returns the error text for a broken template.
 fn message(broken: Broken<'_>) -> String {
     match broken {
         Broken::Empty => "the key is empty: write one such as `order:<id>`".to_owned(),
@@ -89,8 +89,8 @@ fn message(broken: Broken<'_>) -> String {
     }
 }
 
-/// Finds a parameter in the placeholder syntax of format strings, routes, shells or other libraries. Returns the
-/// placeholder, and the name in it. `first` is true if `text` is the start of the template.
+/// Finds a parameter that is written in another placeholder syntax, such as that of format strings, routes or shells.
+/// Returns the placeholder and the name in it. `first` is whether `text` is the start of the template.
 fn foreign<'a>(text: &'a str, first: bool, params: &Params) -> Option<(String, &'a str)> {
     let is_parameter = |name: &str| params.names().any(|known| known == name);
     let in_braces = text.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name);
@@ -109,7 +109,7 @@ fn foreign<'a>(text: &'a str, first: bool, params: &Params) -> Option<(String, &
     if let Some(name) = after_dollar.into_iter().find(|name| is_parameter(name)) {
         return Some((format!("${name}"), name));
     }
-    // Finds `:id` at the start of a part, as in `order::id`. In `order:id` the colon ends the part before it.
+    // Finds `:id` at the start of a part, as in `order::id`. In `order:id`, the colon only separates two parts.
     let begins = |at: usize| match text[..at].chars().next_back() {
         Some(before) => matches!(before, ':' | '/'),
         None => first,

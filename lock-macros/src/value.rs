@@ -1,4 +1,4 @@
-//! Reads the value of an option as text, a duration or a number. Each error says which form the option takes.
+//! Reads the value of an option as text, a duration or a number. Each error describes the expected form.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use syn::{Expr, Lit, LitStr, UnOp};
 use crate::args::Arg;
 use crate::words::duration;
 
-/// Returns the error for an option that takes another form.
+/// Returns the error for a value in the wrong form.
 pub(crate) fn expected(arg: &Arg, form: &str) -> syn::Error {
     syn::Error::new(arg.value.span(), format!("`{}` takes {form}", arg.name))
 }
@@ -37,7 +37,7 @@ pub(crate) fn integer(value: &Expr) -> Option<u64> {
     }
 }
 
-/// Returns the value without the invisible group that `macro_rules!` puts around a fragment.
+/// Returns the value without the invisible group that `macro_rules!` adds around a fragment.
 pub(crate) fn ungrouped(value: &Expr) -> &Expr {
     match value {
         Expr::Group(group) => ungrouped(&group.expr),
@@ -71,7 +71,7 @@ pub(crate) fn duration_of(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
 }
 
 /// Reads a number or an expression. A literal must be from 1 to `most`. An expression must have the type `ty`, which
-/// the compiler checks. `zero` is the error for 0.
+/// the compiler checks. `zero` is the error text for 0.
 pub(crate) fn number(arg: &Arg, ty: &str, most: u64, zero: &str) -> syn::Result<Expr> {
     let form = || expected(arg, &format!("a number such as `3`, or an expression that is a `{ty}`"));
     match ungrouped(&arg.value) {

@@ -6,7 +6,7 @@ fn expand(args: &str, item: &str) -> String {
 
 const SHIP: &str = "async fn ship(id: u64) -> Result<u64, LockError> { Ok(id) }";
 
-/// Editors and other diagnostics still see the function, and the build fails.
+/// After an error, the function stays visible to editors and other diagnostics, but the build fails.
 #[test]
 fn with_an_error_the_item_stays_visible() {
     let options = [
@@ -51,7 +51,7 @@ fn kept(options: &str, item: &str) {
     assert!(expanded.contains("compile_error"), "{options}: {expanded}");
 }
 
-/// The compile time of a locked function depends most on the number of tokens that are generated for it: see
+/// The compile time of a locked function depends mostly on the number of generated tokens; see
 /// `benches/compile_time.rs`. If a limit is exceeded, move code into functions of lock-core.
 #[test]
 fn little_is_written_for_each_function() {
@@ -77,7 +77,7 @@ fn tokens(stream: TokenStream) -> usize {
     stream.into_iter().map(count).sum()
 }
 
-/// The body is not parsed, so half-typed code keeps the errors of the compiler and its completion.
+/// The body is not parsed. So the compiler still reports the errors of incomplete code, and editors can complete it.
 #[test]
 fn a_half_typed_body_is_passed_on() {
     let headers = [
