@@ -22,7 +22,7 @@ use crate::tokens::{first_span, here, local, located, private};
 use crate::value::integer;
 
 /// Expands the attribute. After an error, the item keeps its body and its signature, so that editors and other
-/// diagnostics still find it. A `compile_error!` next to the item prevents that it runs without the lock.
+/// diagnostics still find it. A `compile_error!` next to the item prevents the item from running without the lock.
 pub(crate) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
     let mut errors = Errors::default();
     let args = Args::parse(args, &mut errors);
