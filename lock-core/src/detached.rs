@@ -63,8 +63,8 @@ impl DetachedLock {
     /// Returns the fencing token of this grant, which is the same in every process.
     ///
     /// # Errors
-    /// [`Lost`](LockErrorKind::Lost) when the lock has ended, [`Unavailable`](LockErrorKind::Unavailable) when the store
-    /// does not answer, [`Unsupported`](LockErrorKind::Unsupported) on a store without fencing tokens.
+    /// [`Lost`](LockErrorKind::Lost) if the lock has ended. [`Unavailable`](LockErrorKind::Unavailable) if the store
+    /// does not answer. [`Unsupported`](LockErrorKind::Unsupported) on a store without fencing tokens.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -77,8 +77,8 @@ impl DetachedLock {
     /// longer is not shortened. On etcd, such a lease restarts with its full length.
     ///
     /// # Errors
-    /// [`Lost`](LockErrorKind::Lost) when the lock has ended; [`InvalidRequest`](LockErrorKind::InvalidRequest) when the
-    /// store cannot hold such a lease; [`Unavailable`](LockErrorKind::Unavailable) when the store does not answer;
+    /// [`Lost`](LockErrorKind::Lost) if the lock has ended. [`InvalidRequest`](LockErrorKind::InvalidRequest) if the
+    /// store does not support such a ttl. [`Unavailable`](LockErrorKind::Unavailable) if the store does not answer.
     /// [`ShuttingDown`](LockErrorKind::ShuttingDown) after the shutdown of the manager.
     ///
     /// # Cancel safety
@@ -105,7 +105,7 @@ impl DetachedLock {
     /// ended, because its ttl was over, or because the answer to an earlier release was lost.
     ///
     /// # Errors
-    /// [`Unavailable`](LockErrorKind::Unavailable) when the store does not answer. The lock may or may not be released,
+    /// [`Unavailable`](LockErrorKind::Unavailable) if the store does not answer. The lock may or may not be released,
     /// so release it again by its token.
     ///
     /// # Cancel safety
@@ -153,8 +153,9 @@ impl LockManager {
     /// Returns the detached lock of `key` with this [token](DetachedLock::token), without a request to the store.
     ///
     /// # Errors
-    /// [`InvalidKey`](LockErrorKind::InvalidKey); [`InvalidRequest`](LockErrorKind::InvalidRequest) if `token` is not a
-    /// token; [`Unsupported`](LockErrorKind::Unsupported) as in [`LockRequest::acquire_detached`].
+    /// [`InvalidKey`](LockErrorKind::InvalidKey) if the key is invalid.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if `token` is not a token.
+    /// [`Unsupported`](LockErrorKind::Unsupported) as in [`LockRequest::acquire_detached`].
     pub fn detached(&self, key: impl IntoKey, token: &str) -> Result<DetachedLock> {
         let (hub, engine) = (Arc::clone(self.hub()), self.engine());
         engine.check_open()?;

@@ -126,7 +126,7 @@ struct Inner {
     skipped: bool,
     /// Whether the last holder has released the key, which stays locked until its `min_hold` is over.
     kept: bool,
-    /// Whether the key is the key of a latch.
+    /// Whether the key belongs to a latch.
     latch: bool,
     waited: Option<Duration>,
     retry_after: Option<Duration>,

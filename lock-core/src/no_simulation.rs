@@ -20,7 +20,7 @@ pub(crate) const fn dial(
     None
 }
 
-/// The turns of waiters for the same change, which are needed only in a simulated world.
+/// Replaces `Turns` of `simulation.rs`. Outside of a simulated world, waiters need not take turns.
 #[cfg(feature = "_remote")]
 #[derive(Debug, Default)]
 pub(crate) struct Turns(());

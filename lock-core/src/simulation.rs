@@ -85,7 +85,7 @@ pub(crate) fn dial(host: &str, port: u16) -> Option<Dialling> {
     Some((world()?.dial)(host, port))
 }
 
-/// The turns of waiters for the same change, one after another, in a simulated world.
+/// Lets the waiters for the same change run one after another in a simulated world.
 ///
 /// Tokio wakes the receivers of one change in an order that depends on their addresses. A simulation must depend only
 /// on its seed, so the waiters first queue here.

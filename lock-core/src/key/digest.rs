@@ -19,7 +19,7 @@ const PREFIX_LEN: usize = MAX_LEN - TAIL_LEN;
 /// The minimum length of a shortened text. A prefix may be up to three bytes shorter, so that it does not end inside a
 /// character of four bytes.
 const SHORTEST_OUTPUT: usize = PREFIX_LEN - 3 + TAIL_LEN;
-/// The minimum length of a text that, with a namespace and a `:`, is as long as a shortened text.
+/// A text of at least this length can be as long as a shortened text after a namespace and a `:` are added.
 const MISTAKABLE_LEN: usize = SHORTEST_OUTPUT - (MAX_NAMESPACE_LEN + 1);
 
 /// Returns whether `text` is too long for a key.

@@ -120,8 +120,8 @@ impl LeaderElection {
     /// Checks the key and the options of this candidate, without any I/O. Call this at the start of a program.
     ///
     /// # Errors
-    /// [`InvalidKey`](LockErrorKind::InvalidKey), [`InvalidRequest`](LockErrorKind::InvalidRequest);
-    /// [`Unsupported`](LockErrorKind::Unsupported) on a store without fencing tokens.
+    /// [`InvalidKey`](LockErrorKind::InvalidKey) or [`InvalidRequest`](LockErrorKind::InvalidRequest) if the key or an
+    /// option is invalid. [`Unsupported`](LockErrorKind::Unsupported) on a store without fencing tokens.
     pub fn check(&self) -> Result<()> {
         self.request.clone().check()
     }

@@ -1,6 +1,6 @@
 //! Suggests the word of a list that is most similar to a wrong word, for an error text.
 
-/// The minimum similarity for a suggestion (Jaro-Winkler, 0 to 1). Less similar suggestions would rather confuse.
+/// The minimum similarity for a suggestion (Jaro-Winkler, 0 to 1). Less similar suggestions would confuse.
 const SIMILAR: f64 = 0.7;
 
 /// Returns the candidate that is most similar to `word`, if it is similar enough.

@@ -215,7 +215,7 @@ impl Meter {
         Self(Some(series))
     }
 
-    /// Returns whether a recorder is installed. If not, callers need not read the clock.
+    /// Returns whether a recorder is installed. Without a recorder, callers need not read the clock.
     pub(crate) fn is_on(&self) -> bool {
         self.0.is_some()
     }
