@@ -31,8 +31,8 @@ COMPUTING = ["simulation", "messages", "model"]
 # The number of waiting binaries that run at a time.
 WAITING = int(os.environ.get("LOCK_TEST_BINARIES", max(2, min(CORES, 4))))
 # The binaries that take longest start first.
-LONGEST = ["postgres", "zookeeper", "etcd", "redis_process", "redis", "redlock", "console_browser", "redis_sentinel",
-           "redis_cluster"]
+LONGEST = ["postgres", "zookeeper", "etcd", "redis_process", "redis", "redlock", "console_browser", "soak", "lockctl",
+           "redis_sentinel", "redis_cluster"]
 
 # The stores, in the order in which they are printed.
 STORES = {

@@ -13,8 +13,8 @@ use crate::support::{empty, manager, ms};
 const TTL: Duration = ms(1_000);
 
 /// Runs four workers for each manager.
-async fn load(managers: &[LockManager], time: Duration) -> History {
-    Load::exclusive(TTL, time).run(managers, 4, End::After(time), &mut Rng::new()).await
+async fn load(managers: &[LockManager], time: Duration, end: End) -> History {
+    Load::exclusive(TTL, time).run(managers, 4, end, &mut Rng::new()).await
 }
 
 /// Repeatedly kills every connection and flushes every script.
@@ -38,7 +38,7 @@ async fn one_holder_at_a_time_and_tokens_in_order_whatever_happens_to_connection
     }
     let time = Duration::from_secs(9);
     let history = tokio::select! {
-        history = load(&managers, time) => history,
+        history = load(&managers, time, End::With(250, time, 20 * time)) => history,
         () = torment(&server) => unreachable!("it never ends"),
     };
     history.check().unwrap_or_else(|violation| panic!("{violation}"));
@@ -57,6 +57,6 @@ async fn one_holder_at_a_time_and_tokens_in_order_whatever_happens_to_connection
 async fn a_history_of_two_servers_shows_two_holders() {
     let (one, two) = (RedisServer::start(), RedisServer::start());
     let managers = [manager(&one).await, manager(&two).await];
-    let verdict = load(&managers, ms(500)).await.check();
+    let verdict = load(&managers, ms(500), End::After(ms(500))).await.check();
     assert!(matches!(verdict, Err(Violation::Overlap { .. })), "{verdict:?}");
 }

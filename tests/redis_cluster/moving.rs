@@ -35,7 +35,7 @@ async fn a_lock_is_found_where_its_slot_has_gone() {
 async fn a_held_lock_is_renewed_while_its_slot_moves() {
     let cluster = RedisCluster::start();
     let locks = connect(&cluster).await;
-    let (key, ttl) = (key_on(&cluster, 0, "k"), Duration::from_millis(900));
+    let (key, ttl) = (key_on(&cluster, 0, "k"), Duration::from_secs(3));
     let guard = locks.lock(&key).ttl(ttl).fencing(true).acquire().await.expect("free");
     let slot = cluster.slot(&key);
     cluster.begin_move(slot, 0, 2);
@@ -56,7 +56,7 @@ async fn a_held_lock_is_renewed_while_its_slot_moves() {
 async fn a_slot_may_move_to_a_node_that_has_none() {
     let mut cluster = RedisCluster::start();
     let locks = connect(&cluster).await;
-    let (key, ttl) = (key_on(&cluster, 0, "k"), Duration::from_millis(1_500));
+    let (key, ttl) = (key_on(&cluster, 0, "k"), Duration::from_secs(3));
     let guard = locks.lock(&key).ttl(ttl).acquire().await.expect("free");
     let new = cluster.add_node();
     let slot = cluster.slot(&key);
