@@ -102,7 +102,7 @@ impl DetachedLock {
     }
 
     /// Releases the lock. [`Expired`](Released::Expired) and [`Taken`](Released::Taken) mean that the lock had already
-    /// ended, because its ttl was over, or because the answer to an earlier release was lost.
+    /// ended, because its ttl was over, or because of an earlier release whose answer was lost.
     ///
     /// # Errors
     /// [`Unavailable`](LockErrorKind::Unavailable) if the store does not answer. The lock may or may not be released,

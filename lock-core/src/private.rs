@@ -166,7 +166,8 @@ pub fn falls_back(error: &LockError) -> bool {
     error.is_contended() || error.kind() == LockErrorKind::Overloaded
 }
 
-/// Returns the result of a fallback as the result of the function.
+/// Returns the result of a fallback unchanged. The bound requires it to have the return type of the attributed
+/// function.
 #[doc(hidden)]
 pub fn of_fallback<T, A: AnswerOf<T>>(answer: A) -> T {
     answer.answer()

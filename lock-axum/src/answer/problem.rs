@@ -75,8 +75,8 @@ impl Problem {
 }
 
 /// Returns `after` in whole seconds for `Retry-After`, at least 1. The time is rounded up, so that no client retries
-/// too early. `jitter` (0 to 1) adds up to a quarter, or up to a second if that is more, because rounding would hide a
-/// smaller addition.
+/// too early. `jitter` (0 to 1) adds up to a quarter of `after`, or up to a second if that is more. Rounding would hide
+/// less than a second.
 fn seconds(after: Duration, jitter: f64) -> u64 {
     let after = after + (after / 4).max(Duration::from_secs(1)).mul_f64(jitter);
     let up = u64::from(after.subsec_nanos() > 0);

@@ -40,7 +40,7 @@ pub(crate) struct Options {
     pub(crate) after_body: Option<usize>,
     pub(crate) max_keys: usize,
     pub(crate) key_limit: KeyLimit,
-    /// The measured times for which requests use their keys.
+    /// The measured mean time for which a request uses its keys.
     pub(crate) use_times: UseTimes,
     /// The `Retry-After` of a refused client. If `None`, it is computed from the duration of requests.
     pub(crate) retry_after: Option<Duration>,

@@ -15,8 +15,8 @@ use crate::service::caught;
 /// The pause between two polls. The page shows a change within a second, including the poll and the work of the
 /// browser.
 const PAUSE: Duration = Duration::from_millis(750);
-/// The pause is this many times as long as the previous poll, but at least [`PAUSE`]. A poll may be costly: on Redis, a
-/// list scans all keys of the server.
+/// The pause is this many times as long as the previous poll, but at least [`PAUSE`], and at most [`LONGEST_PAUSE`] or
+/// [`LONGEST_PAUSE_AWAY`]. A poll may be costly: on Redis, a list scans all keys of the server.
 const PAUSE_PER_LOOK: u32 = 9;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// The longest pause while the store does not answer. It is short, so that the page soon shows that the store answers

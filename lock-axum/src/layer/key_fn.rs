@@ -97,8 +97,8 @@ impl<K> LockLayer<K> {
 
     /// Sets the key from an axum extractor. The key is made from the same values that the handler gets, so one thing
     /// has one key in whatever spelling the client sends. The function returns one value, or a tuple of two to four
-    /// values, in the order of the placeholders of `template`. The names of the placeholders have no effect. The values
-    /// are encoded.
+    /// values, in the order of the placeholders of `template`. The names of the placeholders do not affect the key;
+    /// they are only for people who read the template. The values are encoded.
     ///
     /// The extractor runs before the lock is acquired. If the extractor rejects the request, the client gets the answer
     /// of the extractor, such as 401. With [`grpc`](LockLayer::grpc), the client gets the answer to an invalid key. The

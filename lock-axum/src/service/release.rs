@@ -7,7 +7,7 @@ use lock_core::LockGuard;
 /// The longest time that an answer waits for the release. After this time, the release continues in the background.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Releases the lock. The wait for the store is short, because the answer does not depend on the release. With
+/// Releases the lock. The wait is short, because the HTTP answer is the same whether or not the release succeeds. With
 /// [`Release::Background`](lock_core::Release::Background), there is no wait.
 pub(super) async fn release(guard: LockGuard) {
     guard.release_within(RELEASE_TIMEOUT).await;

@@ -1,9 +1,10 @@
 //! Acquires several keys: all of them or none.
 //!
 //! The first request is for all keys at once. If one of them is held, the keys are acquired one after another, each
-//! with its own queue entry. A wait until all keys are free at the same moment might never end. Every process uses the
-//! same order of keys, so no two requests wait for each other. All single grants have the same owner. When the last key
-//! is granted, a request for all keys turns the single grants into one grant.
+//! with its own queue entry. The request does not wait until all keys are free at the same moment, because that moment
+//! might never come. Every process uses the same order of keys, so no two requests wait for each other. All single
+//! grants have the same owner. When the last key is granted, a request for all keys turns the single grants into one
+//! grant.
 
 use std::sync::Arc;
 use std::time::Duration;

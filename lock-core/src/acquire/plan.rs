@@ -99,7 +99,7 @@ impl Plan {
         std::iter::once(&self.key).chain(self.more.iter())
     }
 
-    /// Enters the grant of these keys that this task already has. Returns `None` if it has no such grant.
+    /// Enters again the lock that this task already holds on these keys. Returns `None` if it has no such grant.
     pub(crate) fn entered(&self) -> Result<Option<Hold>> {
         let live = |key| {
             LockScope::lease_of(self.engine(), key)

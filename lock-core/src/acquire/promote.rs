@@ -164,8 +164,8 @@ impl Acquire<'_> {
     /// was requested, so it is renewed once before use.
     fn fitness(&self, grant: &HeldGrant, now: Moment) -> Fitness {
         let (engine, plan) = (self.engine(), self.plan);
-        // If the store uses heartbeats, the notification that other processes wait may be lost. A recent answer of the
-        // store also reports them.
+        // If the store uses heartbeats, the notification that other processes wait may be lost. A recent confirmation
+        // by the store also shows whether other processes wait.
         let knows_of_others =
             !engine.capability.waiting.by_heartbeats() || now.since(grant.confirmed()) < CONFIRM;
         match () {

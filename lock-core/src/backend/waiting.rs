@@ -70,7 +70,7 @@ impl Waiting {
         matches!(self, Self::Watch { tells_holder: true, .. } | Self::Queue { tells_holder: true, .. })
     }
 
-    /// Returns whether a grant from the queue needs a confirmation.
+    /// Returns whether a reported grant counts only after a heartbeat has confirmed it.
     #[must_use]
     pub const fn confirms(self) -> bool {
         matches!(self, Self::Queue { confirms: true, .. })

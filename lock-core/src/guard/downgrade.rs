@@ -67,7 +67,8 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     if !lease.seal() {
         return refused("nested calls share this lock, and they need it for writing");
     }
-    // This value is made before the request. If the future is dropped, it releases the grant in both forms.
+    // This value is made before the request. If the future is dropped, `shared` releases both the exclusive grant and
+    // the shared one.
     let mut shared =
         Shared { lease: &lease, claim: Claim { mode: Mode::Shared, ..lease.own_claim() }, answered: false };
     let (sent, length) = ask(&lease).await?;

@@ -65,7 +65,7 @@ impl Leadership {
         self.guard.lost().await
     }
 
-    /// Returns a handle of the lock for the code of the leader. The handle does not extend the leadership, but a guard
+    /// Returns a handle of the lock for the code of the leader. The handle does not keep the leadership, but a guard
     /// from [`LockHandle::to_guard`] does.
     #[must_use]
     pub fn handle(&self) -> LockHandle {

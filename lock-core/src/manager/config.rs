@@ -95,8 +95,8 @@ impl LockManager {
     /// To remove all profiles, write an empty `[profile]` section. The reload also refuses files of more than 1 MiB,
     /// and anything that is not a regular file.
     ///
-    /// The calling thread reads the file. The variables of a process cannot be changed from outside, so a reload only
-    /// sees variables that the process itself changed.
+    /// The calling thread reads the file. The variables of a process cannot be changed from outside, so a reload sees
+    /// only those changes of variables that the process itself has made.
     ///
     /// # Errors
     /// As for [`ManagerBuilder::config`]. [`InvalidRequest`](LockErrorKind::InvalidRequest) if an attribute names a

@@ -90,7 +90,7 @@ impl LockManager {
     }
 }
 
-/// Returns whether a finding already reports the server that `sentence`, a text of the ping, names.
+/// Returns whether a finding already reports the server that is named in `sentence`, a text from the ping.
 fn is_told(sentence: &str, findings: &[Finding]) -> bool {
     // A name that a digit follows does not count: `a:6379` does not name `a:637`.
     let names = |name: &str| {

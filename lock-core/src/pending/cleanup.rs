@@ -379,8 +379,8 @@ struct PendingRelease {
     context: ReleaseContext,
 }
 
-/// Counts one release as pending. Dropping this value ends the count, even if the task of the release is dropped with
-/// its runtime.
+/// Counts one release as pending. When this value is dropped, the release is no longer pending. This also works if the
+/// task of the release is dropped with its runtime.
 #[derive(Debug)]
 pub(crate) struct Counted(Arc<Cleanup>);
 

@@ -153,7 +153,7 @@ impl Entering {
         gathered.unwrap_or_default()
     }
 
-    /// Returns how often a task has collected gathered claims; `None` if the task has ended or was forgotten.
+    /// Returns how many times the task has collected claims, or `None` if it is no longer the task of this queue.
     pub(super) fn looks(&self, line: &[u8], task: u64) -> Option<u64> {
         let state = self.0.lock();
         let (number, looks) = state.entrances.get(line)?.task?;

@@ -184,9 +184,9 @@ impl Entries {
     }
 
     /// Records entries of one queue that are about to be created by one transaction. Returns their stored keys in the
-    /// same order, with `None` for a claim that has recorded another entry meanwhile. As in etcd's own lock recipe, a
-    /// name consists of the lease id and a number. A process reuses the names of a key, because a read visits all names
-    /// that were used since the last compaction of etcd's history.
+    /// same order, with rising numbers in their names, and `None` for a claim that has recorded another entry
+    /// meanwhile. As in etcd's own lock recipe, a name consists of the lease id and a number. A process reuses the
+    /// names of a key, because a read visits all names that were used since the last compaction of etcd's history.
     pub(super) fn begin_all(
         &self,
         ids: &[Id],

@@ -95,7 +95,7 @@ impl Store {
         timeout(deadline, call).await.unwrap_or_else(|_| Err(self.elapsed(deadline)))
     }
 
-    /// Sends requests for which no caller waits. They have the time limit of a call.
+    /// Sends requests for which no caller waits. All of them together have the time limit of one call.
     pub(super) fn spawn<F: Future<Output = ()> + Send + 'static>(
         &self,
         requests: impl FnOnce(Arc<Self>) -> F,

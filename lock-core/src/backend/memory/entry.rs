@@ -23,8 +23,8 @@ pub(super) enum Verdict {
         waiters: usize,
     },
     Held(Held),
-    /// The claim cannot be granted however long it waits: the key at this index of its keys is used in this mode, which
-    /// is incompatible with the requested mode.
+    /// The key at this index of the claim's keys is in use in this mode, which can never share the key with the
+    /// requested mode. The claim gets an error instead of waiting.
     Conflict(usize, Use),
 }
 

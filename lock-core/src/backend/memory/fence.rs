@@ -8,7 +8,7 @@ use crate::backend::{Claim, FencingToken};
 use crate::clock;
 
 /// The next fencing token, for all keys and stores of the process. It starts at the time of the wall clock, so that
-/// tokens also grow after a restart of the process.
+/// tokens also grow after a restart of the process, unless the wall clock was set back meanwhile.
 static NEXT: Lazy<AtomicU64> =
     Lazy::new(|| AtomicU64::new(u64::try_from(clock::wall().as_micros()).unwrap_or(1)));
 

@@ -210,7 +210,8 @@ impl Entry {
                     usage.add(watcher.share);
                     watcher.call(&mut self.events);
                 }
-                // Calls the watcher, because its claim can never be granted: its next attempt gets an error.
+                // Calls the watcher, because its claim need not wait: its next attempt is answered at once, with an
+                // error.
                 Compatibility::Conflict(_) => watcher.call(&mut self.events),
                 // No other claim is compatible with an exclusive use. So the loop ends and does not visit the remaining
                 // watchers, of which there may be thousands.

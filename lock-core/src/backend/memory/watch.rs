@@ -68,8 +68,8 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Checks whether the turn has come. If it has come, returns `None`. Otherwise returns the time limit of the wait
-    /// for a wake-up; the inner `None` means no limit.
+    /// Checks whether the wait is over: the turn has come, or the claim must be attempted again. If so, returns `None`.
+    /// Otherwise returns the time limit of the wait for a wake-up; the inner `None` means no limit.
     fn check(&mut self) -> Option<Option<Duration>> {
         let now = Clock::Tokio.now();
         let (claim, id) = (self.claim, self.id);

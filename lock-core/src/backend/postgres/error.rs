@@ -165,7 +165,7 @@ impl Failure {
         Self::new(LockErrorKind::Unavailable, text).permanent().with_reaction(Reaction::Reconnect)
     }
 
-    /// Returns the failure of a call for a key whose row is locked.
+    /// Returns the failure of a call because the row of its key or of its grant is locked.
     pub(crate) fn locked() -> Self {
         Self::new(LockErrorKind::Unavailable, LOCKED).temporary()
     }

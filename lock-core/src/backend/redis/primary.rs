@@ -53,7 +53,7 @@ pub(crate) type PrimaryConnection = Connection<Option<Confirmer>>;
 /// The confirmer of a connection. `None` without `durability`, because locks then need no copies on replicas.
 impl SessionState for Option<Confirmer> {
     fn delay(&self, timeout: Duration) -> Duration {
-        // The server answers this command only after the confirmation of an earlier command.
+        // An answer may have to wait for the confirmation of an earlier command.
         self.as_ref().map_or(Duration::ZERO, |_| patience(timeout))
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn at_birth(created: i64, changed: i64) -> Option<FencingToken> {
 }
 
 impl Site<'_> {
-    /// Returns the token of the holder; `None` if the claim is not granted.
+    /// Returns the claim's fencing token; `None` if the claim is not granted.
     pub(super) async fn fence(&self) -> Result<Option<FencingToken>, Failure> {
         let handoffs = self.claim.handoffs;
         loop {

@@ -6,8 +6,8 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(50);
 /// The shortest pause between two checks of the lease.
 const LEAST: Duration = Duration::from_millis(5);
-/// The delay after which the warden acts if `lockctl` has not acted. So only one of them sends TERM. The delay is
-/// shorter for short leases.
+/// The shortest delay after which the warden acts if `lockctl` has not acted. So only one of them sends TERM. The delay
+/// is shorter for short leases.
 const ALIKE: Duration = Duration::from_millis(20);
 
 /// The present decision about the command.

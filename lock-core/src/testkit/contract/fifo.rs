@@ -112,7 +112,7 @@ async fn one_who_dies(subject: Subject) {
     subject.release(&stays).await;
 }
 
-/// A waiter with a shorter ttl delays the queue for at most that ttl.
+/// A dead waiter with a short ttl delays the queue for at most that ttl.
 async fn one_who_dies_with_a_short_ttl(subject: Subject) {
     let lease = subject.waiter_lease();
     let key = subject.key("k");

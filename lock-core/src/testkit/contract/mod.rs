@@ -1,7 +1,7 @@
 //! The contract of [`Backend`](crate::backend::Backend) as a suite of cases.
 //!
 //! [`run_all`] runs the cases that the capability of the backend requires, one after another, each on its own keys. It
-//! panics with the list of the failed cases. The store needs no preparation, and may contain other keys. With a remote
+//! panics with the list of the failed cases. The store only has to answer, and may contain other keys. With a remote
 //! store the suite takes real time, because short leases must expire: about twenty seconds for a store that supports
 //! everything. For the memory store, run the suite under tokio's paused clock.
 //!

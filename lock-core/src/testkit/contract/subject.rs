@@ -192,7 +192,8 @@ impl Subject {
         self.claim(key, Mode::Exclusive, Queue::Barging)
     }
 
-    /// Returns a claim with one holder at a time, in the variant of the case.
+    /// Returns a claim that excludes all others: a lock, a writer, or the only permit of a semaphore, by the variant of
+    /// the case.
     pub(super) fn mutex(&self, key: &Key) -> Claim {
         let (mode, queue) = self.variant.claims();
         self.claim(key, mode, queue)

@@ -44,8 +44,8 @@ impl Store {
                 mine.own_leases.extend(lease.session().is_none().then(|| lease.id()));
             });
         }
-        // From here on this process does not end the session, because the lease is recorded. If the process has ended
-        // the session before, the revocation would delete the entries.
+        // From here on this process does not end the session, because the lease is recorded. If the session is already
+        // over, its revocation would delete the entries that are bound to it now.
         if lease.session().is_some_and(|session| session.is_over()) {
             self.not_moved(ids, lease);
             return Ok(None);

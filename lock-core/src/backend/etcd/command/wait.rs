@@ -85,7 +85,7 @@ impl Store {
         self.copies.copy_of(&keyspace::line(key).0, watch)
     }
 
-    /// Returns the runtime of the process's manager, which the application cannot block.
+    /// Returns the runtime of the manager that made `claim`. The application cannot block this runtime.
     pub(super) fn runtime_of(&self, claim: &Claim) -> Handle {
         let runtimes = self.runtimes.lock();
         let own = runtimes.iter().rev().find(|(process, _)| *process == claim.owner.process());

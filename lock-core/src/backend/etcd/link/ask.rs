@@ -22,7 +22,7 @@ use crate::backend::remote::{join_all, socket};
 pub(crate) struct Place {
     host: String,
     address: SocketAddr,
-    /// The name of the address in findings.
+    /// The text that stands for this address in the findings of `doctor`.
     name: String,
 }
 

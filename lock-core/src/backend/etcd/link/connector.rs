@@ -116,7 +116,7 @@ impl Members {
             // Any refusal shows that the server is alive. A broken connection would end the driver.
             let status = match answer {
                 Ok(status) => Some(status),
-                // Later versions of etcd report the status only to the user root.
+                // Later versions of etcd report the status only to users with the role root.
                 Err(failure) if failure.reaction == Reaction::Forbidden => None,
                 Err(_) => continue,
             };

@@ -90,8 +90,8 @@ async fn dial_at(
     let connection = Connection::new(http2, watching, origin, members.config.user.clone());
     connection.log_in().await.map_err(at_first)?;
     match status(&connection).await {
-        // Later versions of etcd report the status only to the user root. If the member cannot serve locks, the read
-        // below fails.
+        // Later versions of etcd report the status only to users with the role root. If the member cannot serve locks,
+        // the read below fails.
         Err(failure) if failure.reaction == Reaction::Forbidden => {}
         answer => check(&answer.map_err(at_first)?)?,
     }

@@ -30,8 +30,8 @@ impl Server {
         }
     }
 
-    /// Sends one heartbeat of a queued claim. A heartbeat can acquire the lock. So it may take effect even after its
-    /// caller was dropped.
+    /// Sends one heartbeat of a queued claim. A heartbeat can acquire the lock, and may do so even after this future
+    /// was dropped.
     pub(crate) async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat, Failure> {
         let answer = self.ask(claim, RequestKind::Heartbeat, Ask::Try).await?;
         match answer.verdict {

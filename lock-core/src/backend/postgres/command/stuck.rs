@@ -126,7 +126,7 @@ impl Entry {
             None => None,
         };
         let entry = Self { of: Arc::clone(&self.of), name: self.name.clone(), turns: self.turns.clone() };
-        // The row is checked after the wait, because another call may have found the row locked meanwhile.
+        // The record of the row is read after the wait, because another call may have found the row locked meanwhile.
         let mut turn = Turn { entry, permit, finds_out: false };
         let (admitted, finds_out) = turn.entry.with(|calls| {
             let admitted = calls.row.admits(Clock::Suspend.now());

@@ -27,7 +27,7 @@ const STANDBY: &str = "SyncRep";
 /// waits for a standby, the new connection is not used.
 const AT_MOST: usize = 1;
 
-/// The processes that were abandoned and may hang.
+/// The server processes of abandoned connections. They may hang.
 #[derive(Debug, Default)]
 pub(crate) struct Abandoned(Mutex<Vec<ServerProcess>>);
 

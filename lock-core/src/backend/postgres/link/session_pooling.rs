@@ -19,8 +19,8 @@ use crate::backend::postgres::error::Failure;
 use crate::backend::remote::tries;
 use crate::error::LockErrorKind;
 
-/// The number of queries of each client. If a busy pooler assigns two connections at random, the clients pass all
-/// rounds once in 30,000 times.
+/// The number of queries of each client. If a busy pooler assigns two connections at random, the check wrongly succeeds
+/// about once in 30,000 times.
 const ROUNDS: usize = 8;
 
 const ASK: &str = "SELECT pg_catalog.pg_backend_pid()";

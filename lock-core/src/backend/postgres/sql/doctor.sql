@@ -32,8 +32,8 @@ SELECT 'database', pg_catalog.quote_ident(h.datname), NULL, NULL, h.datconnlimit
     (SELECT pg_catalog.count(*) FROM sessions a WHERE a.datid = h.oid)
 FROM here h
 UNION ALL
--- Whether the user sees all columns of other users' sessions, the number of sessions, and the number of sessions that
--- the user sees only in part.
+-- Sessions: whether the user may see all columns of other users' sessions, how many sessions exist, and how many of
+-- them the user sees only in part.
 SELECT 'sessions', NULL, pg_catalog.pg_has_role('pg_read_all_stats'::pg_catalog.name, 'USAGE')::pg_catalog.text, NULL,
     pg_catalog.count(*), pg_catalog.count(*) FILTER (WHERE a.backend_type IS NULL)
 FROM sessions a WHERE a.datid IS NOT NULL AND coalesce(a.backend_type, 'client backend') = 'client backend'

@@ -60,9 +60,9 @@ impl Router {
                 answer => {
                     let answer = answer.map(|attempt| attempt.on_key(claim, &part.key));
                     let answer = answer.map_err(|failure| failure.on_key(&part.key));
-                    // Releases only the parts before the failed part, because a refused part holds nothing. If a
-                    // release fails here, keys may stay locked. Because of `in_doubt`, the caller then releases the
-                    // whole claim.
+                    // Releases only the parts before the failed part. A refused part holds nothing. If the error of the
+                    // part is in doubt, the part may hold its key, and the caller releases the whole claim. If a
+                    // release fails here, keys may stay locked, so the error becomes in doubt too.
                     let back = self.release_parts(&parts[..number], None, deadline).await;
                     return match back {
                         Ok(_) => answer,

@@ -53,8 +53,8 @@ impl<R: Role> Server<R> {
     /// call.
     pub(crate) fn elapsed(&self, deadline: Duration) -> Failure {
         match self.connections.failure() {
-            // Since the request was sent, the connection was lost, and a new dial has failed. The error contains the
-            // reason of that failure. The request may still have been executed.
+            // The connection may have been lost since the request was sent, and a new dial may have failed. The error
+            // contains the last reason why there is no connection. The request may still have been executed.
             Some(last) => last.in_doubt(),
             None => Failure::no_answer(deadline),
         }

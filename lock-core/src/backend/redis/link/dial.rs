@@ -269,8 +269,8 @@ async fn greet<R: Role>(
         commands.add_command(script.load(keyspace));
     }
     rights::check(&mut commands, keyspace);
-    // Sets the name with HELLO, because CLIENT SETNAME needs a separate right. The name is only for operators, so the
-    // server may refuse it.
+    // Sets the name with HELLO, because CLIENT SETNAME needs a separate right. Only operators read the name, so a
+    // refusal is ignored.
     let mut name = Cmd::new();
     name.arg("HELLO").arg(3).arg("SETNAME").arg(&server.config.client_name);
     let (mut greeting, mut naming) = (connection.clone(), connection.clone());

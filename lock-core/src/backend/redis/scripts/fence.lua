@@ -7,7 +7,7 @@
 --          3  the holder of the token: the owner token, with `:<number>` for a later holder of the grant by hand-off
 --          4  a lower limit, "0" for none: the new token is larger. The limit is the last token that the process made,
 --             or one less than the token on other nodes of a Cluster
---          5  the stored value, if the grant is shared or may have been downgraded; otherwise absent
+--          5  the stored value, if the grant is not exclusive or may have been downgraded; otherwise absent
 -- Returns  {1, now, fence}   the lock is this owner's; fence: larger than the last token of each key
 --          {0, now}          no owner has the lock
 --          {-1, now}         another owner has the lock

@@ -6,7 +6,7 @@
 -- ARGV     1  owner token, 48 characters
 --          2  how long to keep the key, in ms
 --          3  mode: `x`, `s`, `p<of>` or `p<of>x<n>`
---          4  the stored value, if the grant is shared or may have been downgraded; otherwise ""
+--          4  the stored value, if the grant is not exclusive or may have been downgraded; otherwise ""
 --          5  the last fencing token of this grant that its process made itself; "0": none
 --          6  how long to remember that token, in ms
 -- Returns  1 kept, 0 no owner holds the lock, -1 another owner holds it; for several locks the smallest of these

@@ -433,8 +433,7 @@ end
 function Lock.note(lock, token, value, mode, ttl)
   local till = string.format('%.0f', lock.ms + 1 + math.min(ttl, WAITER_LEASE))
   local record = string.sub(value, TOKEN_LEN + 2)
-  -- The value may contain a time of the grant, for the case that the claim is granted at once. The entry of a waiter
-  -- must not contain this time.
+  -- A client may send the value with the time of an immediate grant. This claim waits instead, so the time is removed.
   local at = string.find(record, ' granted=', 1, true)
   record = at and string.sub(record, 1, at - 1) or record
   redis.call('HSET', lock.waiting, token, till .. ' ' .. ttl .. ' ' .. mode .. ' ' .. record)

@@ -5,7 +5,7 @@
 -- ARGV     1  owner token, 48 characters, and a space: the beginning of the stored value while it has no mark
 --          2 to 5 are absent unless the grant needs one of them:
 --          2  mode: `x`, `s`, `p<of>` or `p<of>x<n>`
---          3  the stored value, if the grant is shared or may have been downgraded; otherwise ""
+--          3  the stored value, if the grant is not exclusive or may have been downgraded; otherwise ""
 --          4  the last fencing token of this grant that its process made itself; "0": none
 --          5  how long to remember that token, in ms
 -- Returns  1 released, 0 no owner holds the lock, -1 another owner holds it. If a queue entry was removed, the answer
@@ -47,8 +47,8 @@ if not ARGV[2] then
         text = '0' .. text
       end
       text = time[1] .. string.sub(text, 1, 3)
-      -- Texts of equal length compare like their numbers. A conversion between text and number costs half as much as a
-      -- call.
+      -- The times are compared as texts, because texts of equal length have the order of their numbers. A conversion
+      -- would cost half as much as a `redis.call`.
       local till, ttl, at = string.match(entry, '^(%d+) (%d+) x ()')
       if till and #till == #text and till >= text then
         local others = call('HLEN', names .. 'w') - 1

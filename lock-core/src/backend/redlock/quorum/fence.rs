@@ -103,8 +103,9 @@ impl<B: Backend> Inner<B> {
         Ok(largest)
     }
 
-    /// Calls every node whose answer counts. Returns the answers when a majority says yes, when a majority for yes is
-    /// no longer possible, or when the wait is over.
+    /// Calls every node to which no release of this owner can still be in flight. The answers of the other nodes do not
+    /// count. Returns the answers when a majority says yes, when a majority for yes is no longer possible, or when the
+    /// wait is over.
     pub(super) async fn ask_holders<T, F>(
         self: &Arc<Self>,
         claim: &Claim,

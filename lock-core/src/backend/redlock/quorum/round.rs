@@ -83,8 +83,8 @@ impl<T> Round<T> {
     ) -> Option<V> {
         let (mut news, mut timer) = (pin!(self.news.notified()), pin!(sleep(waits.node)));
         let mut waiting = Waiting::Each;
-        // The fan-out is dropped together with this future, with or without a verdict. Then the remaining calls become
-        // tasks.
+        // When this future is dropped, with or without a verdict, the fan-out is dropped too, and spawns the remaining
+        // calls as tasks.
         poll_fn(|cx| {
             // The calls are polled before the timer: an answer that is ready in the same poll must still count.
             fanout.drive(cx);

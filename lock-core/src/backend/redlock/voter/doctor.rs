@@ -1,4 +1,5 @@
-//! The doctor of a voter, which checks its server, and the resources that voters must not share.
+//! Checks a voter for `doctor`: its server, its clock against the other voters, its replicas, and a machine that
+//! several voters share.
 
 use super::backend::Voter;
 use crate::backend::redis::doctor::{Kind, findings};

@@ -1,4 +1,4 @@
-//! The facts about the servers, as they were read from them.
+//! The facts that `doctor` has read from the servers.
 
 use std::time::Duration;
 

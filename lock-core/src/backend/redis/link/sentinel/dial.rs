@@ -90,7 +90,7 @@ pub(super) async fn greet(
     let (tell, told) = mpsc::unbounded_channel();
     let options = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
     let options = options.set_push_sender(move |push: PushInfo| {
-        // The send fails if the caller has dropped the receiver, because it needs no messages.
+        // The send fails only if the caller has dropped the receiver. Such a caller needs no messages.
         let _ = tell.send(push);
         Ok::<_, Infallible>(())
     });
