@@ -1,4 +1,4 @@
--- Registers the current run of a voter and its data: writes the marker that the gate reads, if it is missing or wrong.
+-- Registers one run of a voter and its data: writes the marker that the gate reads, if it is missing or wrong.
 --
 -- KEYS     1  the marker, a hash without an expiry: `run` (run id of the server), `since` (server time in us at which
 --             its quarantine began), `max` (the longest lease, in ms), `evicted` (number of evicted keys so far),
