@@ -35,15 +35,17 @@ impl Turns {
     /// exist, waits only if other claims already wait here. Returns `None` if the claim needs no turn.
     pub(super) async fn begin(&self, directory: &str, exists: bool, patience: Duration) -> Option<Turn<'_>> {
         let turnstile = self.turnstile(directory, exists)?;
-        // The turn is made before the wait, because this future may be dropped during the wait.
+        // The turn removes the entry of the directory if this future is dropped during the wait. So it is created before
+        // the wait, and it is dropped after the last reference to the turnstile, which `waiting` has.
         let mut turn = Turn { turns: self, directory: directory.to_owned(), found: None };
-        let waiting = Arc::clone(&turnstile).lock_owned();
+        let given_up = Arc::downgrade(&turnstile);
+        let waiting = turnstile.lock_owned();
         if let Ok(found) = timeout(patience.min(PATIENCE), waiting).await {
             turn.found = Some(found);
             return Some(turn);
         }
         // Later claims do not wait for a claim that is not polled.
-        self.0.lock().retain(|_, known| !known.ptr_eq(&Arc::downgrade(&turnstile)));
+        self.0.lock().retain(|_, known| !known.ptr_eq(&given_up));
         None
     }
 
@@ -167,6 +169,17 @@ mod tests {
         drop(waits);
         drop(first);
         assert!(turns.begin("/k", false, PATIENCE).await.is_some());
+        assert!(turns.0.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_is_dropped_last_leaves_nothing() {
+        let turns = Turns::default();
+        let first = turns.begin("/k", false, PATIENCE).await.expect("nobody looks yet");
+        let mut waits = Box::pin(turns.begin("/k", false, PATIENCE));
+        assert!(timeout(Duration::ZERO, &mut waits).await.is_err());
+        drop(first);
+        drop(waits);
         assert!(turns.0.lock().is_empty());
     }
 }
