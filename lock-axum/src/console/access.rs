@@ -107,7 +107,7 @@ impl fmt::Debug for Operators {
     }
 }
 
-/// Calls a function of the program. If the function panics, nobody is admitted, and the client still gets an answer.
+/// Calls a function of the program. If the function panics, this request is refused, and its client gets an answer.
 fn ask<T>(check: &Check<T>, request: &Parts) -> Result<T, Problem> {
     catch_unwind(AssertUnwindSafe(|| check(request))).map_err(|_| {
         tracing::error!("the function that decides who may use the console of the locks has panicked");

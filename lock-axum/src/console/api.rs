@@ -84,7 +84,7 @@ fn log(operator: Option<&str>, problem: &Problem) {
 
 async fn take(served: &Served, operator: &str, body: Body) -> Result<Response, Problem> {
     let (key, id, reason) = ForceRelease::read(body).await?.check()?;
-    // The name comes first and is quoted, so that nobody can write a reason that seems to be from another person.
+    // The name of the operator comes first and is quoted. So no reason can look as if another person had given it.
     let reason = format!("by {operator:?} from the console: {reason}");
     let locks = served.poll.locks().clone();
     // The release runs in its own task, so that the log reports the release even if the browser disconnects.

@@ -73,3 +73,19 @@ impl fmt::Write for Encoder<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::template::separates;
+
+    /// The rule of the templates and the rule of the keys are about single bytes, so it is enough to compare each.
+    #[test]
+    fn a_template_needs_a_separator_where_a_key_does() {
+        for byte in (0..=255).map(char::from) {
+            let literal = byte.to_string();
+            assert_eq!(separates(&literal), Boundary::in_literal(&literal) != Boundary::None, "{byte:?}");
+        }
+        assert!(!separates("") && Boundary::in_literal("") == Boundary::None);
+    }
+}

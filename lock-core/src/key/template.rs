@@ -38,7 +38,7 @@ impl KeyTemplate {
     ///
     /// [`LockErrorKind::InvalidKey`] if the template is empty, or if a placeholder is empty, not closed, or inside
     /// another placeholder. Also if no text between two placeholders separates their values (see the [module](super)).
-    /// The error names the position and what was expected there.
+    /// The error names the byte and what was expected there.
     pub fn parse(text: &str) -> Result<Self> {
         let pieces = split(text).map_err(|broken| invalid(text, broken))?;
         Ok(Self { source: text.into(), pieces })

@@ -69,7 +69,7 @@ fn end(literal: &mut String, pieces: &mut Vec<Piece>) {
 
 /// Returns whether this text separates two values unambiguously. Without such a text, `<a><b>` gives the same key for
 /// "ab", "c" and for "a", "bc". Letters, digits and `%` do not separate, because they occur in encoded values.
-fn separates(literal: &str) -> bool {
+pub(crate) fn separates(literal: &str) -> bool {
     literal.bytes().any(|byte| !byte.is_ascii_alphanumeric() && byte != b'%')
 }
 

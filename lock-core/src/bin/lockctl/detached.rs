@@ -25,8 +25,8 @@ pub(crate) async fn acquire(store: &Store, options: &Acquire, json: bool) -> Res
     }
     let acquired = waiting(&locks, &options.key, request.acquire_detached(), &mut signals, json).await;
     let Ok(lock) = acquired else {
-        // The store may still grant the request. The shutdown releases such a lock, because nobody would know its
-        // token.
+        // The store may still grant the request. The shutdown releases such a lock, because its token was never
+        // printed.
         locks.shutdown(GIVES_BACK).await;
         return acquired.map(|_| Exit::OK);
     };
