@@ -8,6 +8,7 @@ mod golden;
 mod log;
 mod loss;
 mod running;
+mod short;
 mod shown;
 mod stores;
 mod terminal;

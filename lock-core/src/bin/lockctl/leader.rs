@@ -5,7 +5,7 @@ use crate::args::{Leader, Store};
 use crate::exit::{Exit, Fault};
 use crate::out;
 use crate::signals::Signals;
-use crate::supervise::under;
+use crate::supervise::{is_over, under, whole_lease};
 use crate::table;
 
 /// Shows the leader, or runs a command while this process is the leader.
@@ -20,10 +20,18 @@ pub(crate) async fn leader(store: &Store, options: Leader, json: bool) -> Result
         let found = election.current().await?;
         return Ok(show(&options.name, found.as_ref(), json));
     }
-    let leadership = tokio::select! {
-        biased;
-        won = election.campaign() => won?,
-        number = signals.next() => return Err(ended(&options.name, number)),
+    let leadership = loop {
+        let won = tokio::select! {
+            biased;
+            won = election.campaign() => won?,
+            number = signals.next() => return Err(ended(&options.name, number)),
+        };
+        // If the term is over before its lease was renewed, no command has started, so this process is a candidate again.
+        match signals.unless_ended(whole_lease(won.guard(), options.ttl)).await {
+            Err(_) if is_over(won.guard()) => drop(won.resign().await),
+            Err(fault) => return Err(fault),
+            Ok(_) => break won,
+        }
     };
     let ended =
         under(leadership.guard(), options.ttl, &options.end, &options.command, &[], &mut signals).await;

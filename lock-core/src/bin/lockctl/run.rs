@@ -1,14 +1,16 @@
 //! Implements the command `run`.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
 
-use lock_core::LockManager;
+use lock_core::{LockGuard, LockManager};
+use tokio::time::Instant;
 
 use crate::acquire::acquire;
 use crate::args::{Lock, Run, Store};
 use crate::exit::{Exit, Fault};
 use crate::signals::Signals;
-use crate::supervise::under;
+use crate::supervise::{is_over, under, whole_lease};
 use crate::table;
 
 /// The environment variable with the locks of all outer `lockctl run`. Each line has one lock: the process, and a hash
@@ -23,13 +25,36 @@ pub(crate) async fn run(store: &Store, options: Run, json: bool) -> Result<Exit,
     let held = nested(store, &locks, &lock).await?;
     let label = command.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let label = label.chars().take(100).collect::<String>();
-    let acquired = acquire(&locks, &lock, Some(label), &mut signals, json).await;
-    let guard = acquired.map_err(|fault| fault.with_contended(contended_exit_code))?;
     let ttl = lock.max_hold.map_or(lock.ttl, |max| max.min(lock.ttl));
+    let acquired = acquire_whole(&locks, lock, ttl, &label, &mut signals, json).await;
+    let guard = acquired.map_err(|fault| fault.with_contended(contended_exit_code))?;
     let ended = under(&guard, ttl, &end, &command, &[(HELD, held)], &mut signals).await;
     let what = format!("the lock `{}`", guard.key().escape_debug());
     let loss = guard.check().err();
     ended.exit(&what, loss, guard.release().await.err())
+}
+
+/// Acquires the lock, and renews its lease if it has only the short lease of a waiter. If the lock is lost before that,
+/// no command has started, so the lock is requested again for the rest of the wait.
+async fn acquire_whole(
+    locks: &LockManager,
+    mut lock: Lock,
+    ttl: Duration,
+    label: &str,
+    signals: &mut Signals,
+    json: bool,
+) -> Result<LockGuard, Fault> {
+    let until = lock.wait.map(|wait| Instant::now() + wait);
+    loop {
+        let guard = acquire(locks, &lock, Some(label.to_owned()), signals, json).await?;
+        let Err(fault) = signals.unless_ended(whole_lease(&guard, ttl)).await else { return Ok(guard) };
+        let is_over = is_over(&guard);
+        let _ = guard.release().await;
+        lock.wait = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if !is_over || lock.no_wait || lock.wait.is_some_and(|left| left.is_zero()) {
+            return Err(fault);
+        }
+    }
 }
 
 /// Returns the value of [`HELD`] for the command. Refuses to wait without a limit for a lock that an outer `lockctl

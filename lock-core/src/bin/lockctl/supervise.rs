@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use lock_core::{LockError, LockGuard};
+use lock_core::{LockError, LockGuard, LossReason};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
@@ -16,6 +16,9 @@ use crate::signals::Signals;
 
 /// The time for which a command may work after the loss of its lock with `--on-lost warn`.
 const FOR_EVER: Duration = Duration::from_secs(1_000_000_000);
+
+/// The pause before the next renewal, if the store did not answer the one before.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// The way in which a command under a lock has ended.
 #[derive(Debug)]
@@ -86,15 +89,30 @@ pub(crate) async fn under(
     ended
 }
 
-/// Returns the rest of the lease. If this is less than half of the ttl, renews the lease first. The reason is that a
-/// grant from a queue has the short lease of a waiter until its first renewal. A store with sessions renews by itself,
-/// and its leases are as long as its session.
-async fn whole_lease(guard: &LockGuard, ttl: Duration) -> Result<Duration, Fault> {
-    if guard.remaining() < ttl / 2 {
-        let _ = guard.extend(ttl).await;
+/// Returns the rest of the lease. If this is less than half of the ttl, renews the lease first, until the store has
+/// answered. The reason is that a grant from a queue has the short lease of a waiter until its first renewal. A store
+/// with sessions renews by itself, and its leases are as long as its session.
+///
+/// Returns an error if the lock was lost before the answer.
+pub(crate) async fn whole_lease(guard: &LockGuard, ttl: Duration) -> Result<Duration, Fault> {
+    while guard.remaining() < ttl / 2 {
+        let renewed = guard.extend(ttl).await;
         guard.check()?;
+        // Any other error is permanent: the command then works with the rest of the lease.
+        if !renewed.is_err_and(|error| error.is_temporary()) {
+            break;
+        }
+        sleep(AGAIN).await;
     }
+    guard.check()?;
     Ok(guard.remaining().min(ttl))
+}
+
+/// Returns whether the lease or the session of the lock has ended. If no command has started, the lock can be requested
+/// again. A lock that an operator has taken is not requested again.
+pub(crate) fn is_over(guard: &LockGuard) -> bool {
+    let loss = guard.check().err().and_then(|error| error.loss_reason());
+    matches!(loss, Some(LossReason::Expired | LossReason::Taken | LossReason::SessionEnded))
 }
 
 /// The lock of the command, and its limits.
