@@ -35,7 +35,7 @@ pub struct Redis {
     topology: Topology,
 }
 
-/// The placement of the keys.
+/// Where the keys are stored: on one server, or on the nodes of a Cluster.
 enum Topology {
     /// All keys are on one server.
     One(Arc<Server>),
@@ -55,8 +55,7 @@ impl Redis {
     /// - One server: `redis://[user:password@]host[:port][/db]` or `unix://[user:password@]/path/to.sock`.
     /// - The primary that sentinels name: `redis+sentinel://[user:password@]host[:port],host../primary[/db]`.
     /// - A Cluster: `redis+cluster://[user:password@]host[:port],host..`. The URL names some of the nodes, and at least
-    ///   one of them must answer. The library dials every node that has slots now, so that this call reports a missing
-    ///   permission.
+    ///   one of them must answer. This call dials every node that has slots, and so reports a missing permission.
     ///
     /// If the scheme begins with `rediss` instead of `redis`, the connections are encrypted. The options
     /// `?connect_timeout=10s&timeout=500ms` (the defaults) limit this call and every other call. If there is no
@@ -67,8 +66,8 @@ impl Redis {
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong.
     /// [`Unsupported`](LockErrorKind::Unsupported): `rediss` without the feature `tls`, a server before 6.2, a node
     /// before 7.0, or a URL for another topology than the server has. [`Unavailable`](LockErrorKind::Unavailable): the
-    /// server does not answer within the `connect_timeout` (temporary), or it refuses the password, lacks a permission
-    /// or is a replica (permanent). No error shows the URL or a part of the password.
+    /// server does not answer within the `connect_timeout` (temporary), or it refuses the password, the user lacks a
+    /// permission, or the server is a replica (permanent). No error shows the URL or a part of the password.
     ///
     /// # Panics
     ///
@@ -99,8 +98,8 @@ impl Redis {
     /// # Errors
     ///
     /// Returns the errors of [`connect`](Self::connect). Returns [`Unsupported`](LockErrorKind::Unsupported) if the
-    /// client uses TLS with its own certificates, which it does not reveal, or does not check the server's name. For
-    /// such a client, use a URL.
+    /// client uses TLS with its own certificates, because it does not reveal them, or if it does not check the server's
+    /// name. For such a client, use a URL.
     ///
     /// # Panics
     ///
@@ -186,7 +185,7 @@ impl Backend for Redis {
             marks_sent: true,
             waiting: Waiting::Queue { waiter_lease: WAITER_LEASE, tells_holder: true, confirms: durable },
             // With `StoreTime`, a process makes tokens by itself from the time of the store. No replica has a copy of
-            // such a token, so `durability` needs tokens of the server.
+            // such a token, so `durability` needs tokens that the server makes.
             fencing: if durable { Fencing::Counter } else { Fencing::StoreTime },
             ttl_step: None,
             keeps_after_release: Some(LONGEST_KEPT),
@@ -201,7 +200,7 @@ impl Backend for Redis {
         let deadline = self.config().deadline(claim.ttl);
         let answer = match &self.topology {
             Topology::One(server) => server.acquire_within(claim, ask, deadline).await,
-            // Boxed, to keep the future of an attempt on one server small.
+            // This future is boxed, so that the future of an attempt on one server stays small.
             Topology::Cluster(router) => Box::pin(router.acquire(claim, ask, deadline)).await,
         };
         answer.map_err(|failure| self.error(&failure).or_key(&claim.key))

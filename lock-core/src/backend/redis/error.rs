@@ -15,7 +15,7 @@ pub(crate) use redirect::Redirect;
 /// A failure of a Redis server, of its connection, or of a node of a Cluster.
 pub(crate) type Failure = remote::Failure<Reaction>;
 
-/// What the connection or the Cluster does after a failure, besides reporting the failure.
+/// What the library does after a failure, besides reporting it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reaction {
     /// Report the failure, and do nothing more.
@@ -61,8 +61,8 @@ const fn reacting(code: &'static str, reaction: Reaction, advice: &'static str) 
 const CLUSTER: &str =
     "this is a node of a Redis Cluster: write `redis+cluster://` instead of `redis://` in the URL";
 
-/// The table of error codes. A row matches if it has the server's code and the server's text begins with its text. The
-/// first row that matches is used.
+/// The table of error codes. A row matches if its code is the server's code, and the server's text begins with the text
+/// of the row. The first row that matches is used.
 const RULES: &[Rule] = {
     use LockErrorKind::{InvalidRequest, Unavailable, Unsupported};
     const TEMPORARY: bool = true;
@@ -181,7 +181,7 @@ const RULES: &[Rule] = {
 };
 
 impl Failure {
-    /// Returns the failure of a replica. The failure is permanent until the replica is promoted.
+    /// Returns the failure of a connection to a replica. The failure is permanent: only a promotion would end it.
     pub(crate) fn replica() -> Self {
         let text = "this is a replica, which cannot grant locks; connect to its primary";
         Self::new(LockErrorKind::Unavailable, text).permanent().with_reaction(Reaction::Reconnect)
@@ -201,7 +201,7 @@ impl Failure {
         )
     }
 
-    /// Returns the redirect of a Cluster node that did not execute the request.
+    /// Returns the redirect, if a Cluster node sent one instead of executing the request.
     pub(crate) fn redirect(&self) -> Option<&Redirect> {
         match &self.reaction {
             Reaction::Follow(redirect) => Some(redirect),
@@ -250,7 +250,7 @@ impl Failure {
         failure.with_reaction(reaction)
     }
 
-    /// Classifies an error of the driver before the first answer, over a connection without TLS.
+    /// Classifies an error of the driver before the server's first answer, over a TCP connection without TLS.
     pub(crate) fn of_greeting(error: &RedisError) -> Self {
         match error.kind() {
             ErrorKind::Io => {
@@ -281,7 +281,8 @@ impl Failure {
                             another service?";
                 return Self::new(LockErrorKind::Unavailable, text).settled().in_doubt();
             }
-            // Uses the driver's description of the error. The `Display` text of the error may contain arguments.
+            // Uses the driver's description of the error, because the `Display` text may contain arguments of the
+            // command.
             _ => {
                 let details = error.detail().map_or_else(|| error.category(), without_arguments);
                 format!("protocol error ({details})")
@@ -296,7 +297,7 @@ impl Failure {
     }
 }
 
-/// Unwraps the error of a command inside a script. Servers before Redis 7 send it in this form:
+/// Returns the code and the text of an error of a command inside a script. Servers before Redis 7 wrap both like this:
 /// `ERR Error running script (call to f_..): @user_script:9: OOM command not allowed ..`.
 fn inside_script<'a>(code: &str, details: &'a str) -> Option<(&'a str, &'a str)> {
     if code != "ERR" || !details.starts_with("Error running script") {

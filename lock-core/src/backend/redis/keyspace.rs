@@ -8,8 +8,8 @@ use crate::key::Key;
 pub(crate) enum Keyspace {
     /// All keys.
     Whole,
-    /// The keys of some slots. The server is a node of a Cluster, so a script must name all its keys, and each channel
-    /// belongs to a slot.
+    /// The keys of some slots. The server is a node of a Cluster, so a script must name every key that it uses, and
+    /// each channel belongs to a slot.
     Slots,
 }
 
@@ -20,7 +20,7 @@ pub(crate) const CHANNEL: &str = "lock:wake:";
 /// because a holder may be subscribed on any node.
 pub(crate) const HELD_CHANNEL: &str = "lock:wake:held:";
 
-/// Returns an error if one of the keys is reserved for helper keys. Does no I/O.
+/// Returns an error if one of the keys has the form of a helper key. Does no I/O.
 pub(crate) fn supported<'a>(mut keys: impl Iterator<Item = &'a Key>) -> Result<()> {
     match keys.find(|key| is_helper(key.as_str())) {
         None => Ok(()),

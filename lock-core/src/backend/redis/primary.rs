@@ -13,20 +13,20 @@ use super::keyspace::Keyspace;
 use super::link::{Connection, Greeting, Role, SessionState, Shared, text};
 use crate::backend::BoxFuture;
 
-/// The number of evicted keys is requested after this number of heartbeats: once in five seconds.
+/// The number of heartbeats of a connection between two requests for the number of evicted keys: about five seconds.
 const BEATS_PER_LOOK: u32 = 10;
 
 /// A server that grants locks without a quorum: the one server of a store, or the Cluster node that has the slot.
 #[derive(Debug)]
 pub(crate) struct Primary {
-    /// Confirms that this server is a node of the Cluster. `None` for the one server of a store.
+    /// Confirms that this Cluster node still has slots. `None` for the one server of a store.
     cluster: Option<Weak<dyn Witness>>,
 }
 
 /// Confirms whether a server is still a primary of a Cluster.
 pub(crate) trait Witness: fmt::Debug + Send + Sync {
-    /// Requests from the other nodes whether the node at `place` still has slots. Returns an error if the node has
-    /// none.
+    /// Checks with several nodes of the Cluster whether the node at `place` still has slots, or will soon get one.
+    /// Returns an error otherwise.
     fn vouch<'a>(&'a self, place: &'a Endpoint) -> BoxFuture<'a, Result<(), Failure>>;
 }
 
@@ -50,7 +50,7 @@ impl Primary {
 /// A connection to a primary.
 pub(crate) type PrimaryConnection = Connection<Option<Confirmer>>;
 
-/// The confirmer of a connection. `None` without `durability`, because locks then need no copies on replicas.
+/// The [`Confirmer`] of a connection. `None` without `durability`, because locks then need no copies on replicas.
 impl SessionState for Option<Confirmer> {
     fn delay(&self, timeout: Duration) -> Duration {
         // An answer may have to wait for the confirmation of an earlier command.
@@ -89,7 +89,7 @@ impl Role for Primary {
     async fn vouch(&self, place: &Endpoint) -> Result<(), Failure> {
         match self.cluster.as_ref().and_then(Weak::upgrade) {
             Some(witness) => witness.vouch(place).await,
-            // If the router is dropped, the connections of this node are no longer used.
+            // A single server has no witness. If the router of a Cluster was dropped, no call uses this connection.
             None => Ok(()),
         }
     }
@@ -108,7 +108,7 @@ impl Role for Primary {
     }
 }
 
-/// Requests the number of keys that the server has evicted.
+/// Requests the number of evicted keys from the server, and reports an increase.
 async fn report_evictions(connection: &PrimaryConnection, shared: &Shared<Primary>) {
     let mut questions = Pipeline::with_capacity(2);
     questions.cmd("INFO").arg("server").cmd("INFO").arg("stats");

@@ -10,7 +10,6 @@ use once_cell::sync::Lazy;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
-/// The number of slots of every Cluster.
 pub(crate) const SLOTS: u16 = 16_384;
 /// The letters of the helper keys of a lock: see `scripts/lib.lua`.
 const HELPERS: [char; 4] = ['q', 'w', 'f', 'l'];
@@ -32,12 +31,12 @@ fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| add(crc, *byte))
 }
 
-/// Returns the CRC of a text and one more byte. `crc` is the CRC of the text.
+/// Returns the CRC of a text with `byte` appended. `crc` is the CRC of the text alone.
 fn add(crc: u16, byte: u8) -> u16 {
     (crc << 8) ^ CRCS[usize::from((crc >> 8) ^ u16::from(byte))]
 }
 
-/// The CRC of each single byte.
+/// The CRC of each text of one byte.
 static CRCS: [u16; 256] = crcs();
 
 const fn crcs() -> [u16; 256] {
@@ -60,7 +59,7 @@ fn can_have_helpers(key: &str) -> bool {
     tag(key).is_some() || !key.contains('}')
 }
 
-/// Refuses a key that cannot be a lock on a Cluster.
+/// Returns an error if `key` cannot be a lock on a Cluster.
 pub(crate) fn check_key(key: &Key) -> Result<()> {
     if can_have_helpers(key.as_str()) {
         return Ok(());
@@ -80,10 +79,10 @@ pub(crate) fn helpers(key: &str) -> impl Iterator<Item = String> {
     HELPERS.into_iter().map(move |letter| format!("{names}{letter}"))
 }
 
-/// A hash tag for each slot: the smallest number that is in the slot.
+/// A hash tag for each slot: the smallest number whose decimal text is in the slot.
 static TAGS: Lazy<Vec<u32>> = Lazy::new(|| {
     let mut tags = vec![None; usize::from(SLOTS)];
-    // The CRC of each number. The CRC of a number is computed from the CRC of the number without its last digit.
+    // The CRC of each number, computed from the CRC of the number without its last digit.
     let mut crcs: Vec<u16> = Vec::with_capacity(200_000);
     let (mut number, mut missing) = (0_u32, tags.len());
     while missing > 0 {
@@ -167,7 +166,7 @@ mod tests {
         }
     }
 
-    /// All processes must use the same names, in every version.
+    /// All processes must use the same channel names, whatever version of this library they run.
     #[test]
     fn a_channel_is_named_by_the_least_number_that_does() {
         let least = |slot| (0_u32..).find(|number| of_key(&number.to_string()) == slot);

@@ -54,7 +54,8 @@ impl Router {
             match timeout(left, dials.join_next()).await {
                 Ok(Some(Ok(Ok(())))) if !met => {
                     met = true;
-                    // If the other nodes are up, they need about as much time as this node.
+                    // If the other nodes are up, they need about as much time as this node. So the limit is lowered to
+                    // twice this time, or to `patience` if that is longer.
                     limit = limit.min((Clock::Suspend.now().since(began) * 2).max(patience));
                 }
                 Ok(Some(Ok(Err((node, failure))))) if failure.is_permanent() => {
@@ -133,8 +134,9 @@ impl Router {
     }
 
     /// Sends the request for `claim` to one node. `claim` is `whole`, or the part of `whole` in one slot. While the
-    /// slot is being moved, a key may no longer be on this node. If a plain SET suffices, it is then sent to the other
-    /// node. A script names several keys, which may be on both nodes, so a script must wait for the end of the move.
+    /// slot is being moved, a key may no longer be on this node. If a plain SET suffices, the SET is then sent to the
+    /// other node. A script names several keys, which may be on both nodes, so a script must wait for the end of the
+    /// move.
     pub(super) async fn ask(
         &self,
         node: Arc<Server>,
@@ -187,8 +189,8 @@ impl Router {
                 // second request succeeds is it certain that the lock was released.
                 Err(failure) if failure.reaction == Reaction::Again => {
                     match node.release(claim, keep_for).await {
-                        // A plain release gets this answer only once. A release that keeps the key gets it each time.
-                        // In both cases this owner has released the lock.
+                        // A plain release gets the answer `Released` only once. A release that keeps the key gets it
+                        // each time. In both cases this owner has released the lock.
                         Ok(Released::Released) => Ok(Released::Released),
                         _ => Err(failure),
                     }

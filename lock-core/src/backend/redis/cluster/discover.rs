@@ -37,10 +37,10 @@ const GRACE: Duration = Duration::from_millis(50);
 
 /// Returns the newest view of these nodes, and whether more than half of them have answered.
 ///
-/// Another Cluster may have taken over the address of a node. So a view that contains no node of `known` counts only
-/// under three conditions: no known node answers, the view is from a node of the URL, and more than half of the nodes
-/// of the URL sent such a view. The `bool` of each node says whether the URL names the node. A node that was removed
-/// from its Cluster lists no other node, and its view does not count.
+/// Another Cluster may have taken over the address of a node. So a view that contains no node of `known` is returned
+/// only if no known node answers and a node of the URL sent the view. The returned `bool` then says whether more than
+/// half of the nodes of the URL sent such a view. In `nodes`, each `bool` says whether the URL names that node. A node
+/// that was removed from its Cluster lists no nodes, and its view does not count.
 ///
 /// `limit` is the time limit of every node. After the first answer, the other nodes have `patience` in total, or twice
 /// the time of the first answer if that is longer.

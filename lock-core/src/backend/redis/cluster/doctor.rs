@@ -11,7 +11,7 @@ use crate::error::{LockError, LockErrorKind, Result};
 impl Router {
     /// Returns the findings about each node that has slots. An unreachable node is also a finding.
     pub(crate) async fn doctor(&self) -> Result<Vec<Finding>> {
-        // Requests the nodes again: otherwise a node that was replaced since the last call would count as unreachable.
+        // Requests the list of nodes again, because a node may have been replaced since the last call.
         let _ = timeout(self.config().timeout, self.look_again()).await;
         let nodes = self.primaries();
         let asked = nodes.iter().map(|node| -> BoxFuture<'_, _> {

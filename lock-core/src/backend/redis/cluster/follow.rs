@@ -29,7 +29,7 @@ impl Last {
     }
 }
 
-/// Pauses before a call is sent again while its slot is being moved or has no node.
+/// The pauses before a call is sent again while its slot is being moved or has no node.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(5), Duration::from_millis(50));
 /// The number of MOVED redirects that a call follows without a pause. The call pauses before it follows more redirects,
 /// because two nodes may redirect to each other.
@@ -50,8 +50,8 @@ impl Router {
         let slot = slot::of_key(key.as_str());
         let (mut pauses, mut moves) = (PAUSES, 0);
         loop {
-            // Reads the node of the slot in each round, because a redirect or a look may have assigned the slot to
-            // another node.
+            // Reads the node of the slot before each repetition, because a redirect or a new view of the Cluster may
+            // have assigned the slot to another node.
             let node = self.ready(slot).await?;
             let failure = match call(Arc::clone(&node)).await {
                 Ok(answer) => return Ok(answer),
@@ -63,16 +63,16 @@ impl Router {
             last.keep(&redirect);
             match redirect {
                 Redirect::Moved { slot, place } => {
-                    // Recorded for all callers, so that the next call for this slot is sent to the new node at once.
+                    // Records the new node for all callers, so that their next call for this slot is sent there.
                     self.moved(slot, &node, &place);
                     moves += 1;
                     if moves <= AT_ONCE {
                         continue;
                     }
                 }
-                // `call` has already tried the other node, if that node can execute the call.
+                // The closure `call` has already tried the other node, if that node can execute the call.
                 Redirect::Ask(_) | Redirect::Later => {}
-                // A failed look changes nothing: the call is repeated until its deadline.
+                // Requests new views of the Cluster. If that fails, the call is still repeated until its deadline.
                 Redirect::Down => drop(self.look_again().await),
             }
             sleep(pauses.next()).await;

@@ -1,6 +1,6 @@
 //! Claims keys in several slots. A script can access only one slot.
 //!
-//! The slots are claimed one after another. If a key in one of them is held, the slots that were claimed before are
+//! The slots are claimed one after another. If a key in a slot is held, the slots that were claimed before it are
 //! released. When the call returns, the claim holds all keys or none. During the call, some keys may be locked for a
 //! short time, even if the claim fails in the end. Such a claim never queues, so two such claims never wait for each
 //! other.
@@ -47,13 +47,13 @@ impl Router {
         parts: &[Claim],
         give_up: Moment,
     ) -> Result<Attempt, Failure> {
-        // Marks the whole claim here, because each part sets only its own marks.
+        // Marks the whole claim as sent. Each part marks only itself.
         claim.mark_sent();
         // All slots share one deadline, because the lease counts from the first request.
         let deadline = give_up.remaining(Clock::Suspend.now());
         let mut grants = Vec::with_capacity(parts.len());
         for (number, part) in parts.iter().enumerate() {
-            // Never queues: two claims that each hold some keys could wait for each other.
+            // A part is never queued: two claims that each hold some keys could wait for each other.
             let call = |node| self.ask(node, part, claim, Ask::Try, give_up);
             match self.within(deadline, &part.key, call).await {
                 Ok(Attempt::Granted(grant)) => grants.push(grant),
@@ -61,8 +61,8 @@ impl Router {
                     let answer = answer.map(|attempt| attempt.on_key(claim, &part.key));
                     let answer = answer.map_err(|failure| failure.on_key(&part.key));
                     // Releases only the parts before the failed part. A refused part holds nothing. If the error of the
-                    // part is in doubt, the part may hold its key, and the caller releases the whole claim. If a
-                    // release fails here, keys may stay locked, so the error becomes in doubt too.
+                    // part is in doubt, the part may hold its keys, and the caller releases the whole claim. If a
+                    // release fails here, keys may stay locked, so its error is in doubt too.
                     let back = self.release_parts(&parts[..number], None, deadline).await;
                     return match back {
                         Ok(_) => answer,
@@ -82,7 +82,7 @@ impl Router {
                         let text = "one of the keys was lost before the others were there";
                         return Err(Failure::new(LockErrorKind::Unavailable, text).in_doubt());
                     }
-                    // The node refused to make the token. The claim holds all keys, so the caller must release them.
+                    // There is no common token. The claim holds all keys, so the caller must release them.
                     Err(failure) => return Err(failure.in_doubt()),
                 }
             }

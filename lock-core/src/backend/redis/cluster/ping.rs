@@ -10,8 +10,8 @@ use crate::backend::{BoxFuture, Ping};
 use crate::error::{LockError, LockErrorKind, Result};
 
 impl Router {
-    /// Pings each node with a key of one of its slots. Succeeds if more than half of the nodes work, because they can
-    /// replace the other nodes.
+    /// Pings each node with a key of one of its slots. Succeeds if more than half of the nodes work, because such a
+    /// majority can promote replicas of the other nodes.
     pub(crate) async fn ping(&self) -> Result<Ping> {
         let (nodes, without_node) = self.nodes_and_gaps();
         let pings = nodes.iter().map(|(slot, node)| -> BoxFuture<'_, _> {
@@ -22,7 +22,7 @@ impl Router {
         });
         let answers = join_all(pings.collect()).await;
         if without_node > 0 || answers.iter().any(|(_, answer)| answer.is_err()) {
-            // Another node may have the slots by now. This look finds that node for the next ping.
+            // Another node may have the slots by now. Requests the list of nodes, for the next ping.
             let _ = timeout(self.config().timeout, self.look_again()).await;
         }
         let merged = Ping::of_most(&answers).ok_or_else(|| {

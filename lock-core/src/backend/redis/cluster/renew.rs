@@ -1,4 +1,4 @@
-//! Renews a batch. Each node gets one pipeline with its own deadline, and all pipelines run at the same time.
+//! Renews a batch of leases. Each node gets one pipeline with its own deadline, and all pipelines run at the same time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,6 @@ struct Part<'a> {
     slot: u16,
     /// The node that the slot is being moved to, if the key is already there.
     asking: Option<Arc<Server>>,
-    /// The last redirect.
     redirect: Option<Redirect>,
 }
 
@@ -80,8 +79,8 @@ impl Router {
     /// Renews the parts that the router assigns to one node, and follows redirects.
     async fn renew_group(&self, parts: Vec<Part<'_>>, deadline: Duration) -> Verdicts {
         let mut verdicts = Vec::with_capacity(parts.len());
-        // The list is outside the future, so that the verdicts before the deadline are kept. The other verdicts stay
-        // unknown.
+        // The list of verdicts is outside of the future, so that the verdicts before the deadline are kept. The other
+        // verdicts stay unknown.
         let _ = timeout(deadline, self.follow(parts, &mut verdicts)).await;
         verdicts
     }
@@ -150,8 +149,8 @@ impl Router {
         }
     }
 
-    /// Records a redirect. For an ASK redirect, returns the node that the slot is being moved to. That node needs
-    /// ASKING.
+    /// Records a redirect. For an ASK redirect, returns the node that the slot is being moved to. That node accepts the
+    /// renewal only after `ASKING`.
     fn sent_on(&self, by: &Server, redirect: &Redirect) -> Option<Arc<Server>> {
         match redirect {
             Redirect::Ask(place) => Some(self.next_of_slot(by, place)),

@@ -30,13 +30,15 @@ use crate::sync::RwLock;
 const ASKED: usize = 5;
 /// The pause between two looks while a node is missing. A failover takes at least a second.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A caller waits for the look of another caller for the time limit of one node, plus this margin. The look usually
-/// ends within this time. If no node is fast, or if the runtime of the look is blocked, the caller starts its own look.
+/// A caller waits for the look of another caller at most for the time limit of one node plus this margin. The look
+/// usually ends within this time. If no node is fast, or if the runtime of the look is blocked, the caller starts its
+/// own look.
 const MARGIN: Duration = Duration::from_millis(100);
-/// For this time, the router does not accept a node that lost its slots as the next owner of a slot. If the node was
-/// paused, it learns of the failover within this time.
+/// After a node has lost all its slots, the router does not accept it as the next owner of a slot for this time. If the
+/// node was paused, it learns of the failover within this time.
 const FORMER: Duration = Duration::from_secs(60);
-/// After a redirect has named a node as the next owner of a slot, the router accepts that node for this time.
+/// After a redirect has named a node as the next owner of a slot, the router accepts it as a primary for this time,
+/// even if it has no slots yet.
 const MOVING: Duration = Duration::from_secs(10);
 /// The router accepts a view with an earlier epoch only after most nodes have reported earlier epochs for this time.
 const BEHIND: Duration = Duration::from_secs(2);
@@ -72,9 +74,9 @@ struct State {
     /// The nodes that have lost all their slots, with the time of that loss. If such a node was paused, it still acts
     /// as a primary.
     former: HashMap<Endpoint, Moment>,
-    /// Since this time, only nodes of the URL answer, and their views have no node in common with the known view.
+    /// The time since which only nodes of the URL answer, with views that have no node in common with the known view.
     others: Option<Moment>,
-    /// Increases when the node of a slot changes.
+    /// A number that increases when the node of a slot changes.
     version: u64,
     closed: bool,
 }
@@ -227,8 +229,7 @@ impl Router {
         Ok(())
     }
 
-    /// Returns the addresses of some known nodes, and of some nodes of the URL for the case that all known nodes are
-    /// gone.
+    /// Returns the addresses of some known nodes, and of some nodes of the URL in case all known nodes are gone.
     fn some(&self) -> Vec<Endpoint> {
         let mut places = self.read(|state| state.view.nodes());
         // Shuffles the addresses, so that each look requests the views of other nodes.
@@ -256,8 +257,8 @@ impl Router {
             state.others = None;
             state.note_former(&view);
             state.behind = None;
-            // After a redirect, the slots differ from the view. Then an equal view counts as a change, because the node
-            // that the redirect named may be gone.
+            // After a redirect, the slots differ from the known view. Then even an equal view counts as a change,
+            // because the node that the redirect named may be gone.
             if state.view == view && !state.overruled {
                 return false;
             }
@@ -282,7 +283,7 @@ impl Router {
             state.version += u64::from(changed);
             changed
         });
-        // Notifies the waiters without the lock of the state, because a woken waiter may read its node at once.
+        // Notifies the waiters after the state is unlocked, because a woken waiter may read its node at once.
         if changed {
             // A node that lost a slot no longer notifies the waiters of that slot, so the waiters must send heartbeats.
             self.cluster.listeners().reconnected();
@@ -391,8 +392,8 @@ fn named_by(by: &Server, (host, port): &Endpoint) -> Endpoint {
 }
 
 impl State {
-    /// Checks whether `view` has no node in common with the known view: all known nodes may have been replaced. If so,
-    /// returns the time of the first such view in an unbroken series.
+    /// Returns the time since which every view, including `view`, has had no node in common with the known view. All
+    /// known nodes may then have been replaced. Returns `None` if `view` and the known view have a node in common.
     fn others_since(&mut self, view: &SlotMap) -> Option<Moment> {
         let is_other = view.is_of_others_than(&self.view);
         self.others = is_other.then(|| self.others.unwrap_or_else(|| Clock::Suspend.now()));
@@ -417,14 +418,14 @@ impl State {
     }
 
     /// Returns whether the known view belongs to a Cluster that no longer exists. If a Cluster is created again on the
-    /// same addresses, its epochs start again. Nodes that have not noticed a failover also report an earlier epoch. So
-    /// most nodes must report the earlier epoch for [`BEHIND`].
+    /// same addresses, its epochs start from the beginning. Nodes that have not noticed a failover also report an
+    /// earlier epoch. So most nodes must report the earlier epoch for [`BEHIND`].
     fn is_left_behind(&mut self, view: &SlotMap, most: bool) -> bool {
         if !(most && view.is_whole) {
             return false;
         }
         let now = Clock::Suspend.now();
-        // If the last such report is older than `BEHIND`, the time starts again.
+        // If the last such report is older than `BEHIND`, the measured time starts again.
         let first = self.behind.filter(|(_, last)| now.since(*last) < BEHIND).map_or(now, |(first, _)| first);
         self.behind = Some((first, now));
         now.since(first) >= BEHIND
@@ -434,7 +435,7 @@ impl State {
 /// Waits until a connection to the node is up, or until connecting has failed permanently. Does not return while the
 /// node may still be replaced.
 async fn connected(node: Option<&Server>) -> Result<(), Failure> {
-    // Without a node, only the look can help, which runs at the same time.
+    // Without a node, there is nothing to connect to. Only the look, which runs at the same time, can find a node.
     let Some(node) = node else { return pending().await };
     match node.connections.get().await {
         Ok(_) => Ok(()),

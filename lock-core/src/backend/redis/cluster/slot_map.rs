@@ -50,8 +50,9 @@ impl SlotMap {
     }
 
     /// Returns whether this view supersedes `other`. The view of a node that can reach most nodes supersedes the view
-    /// of a node that cannot: such a node reports an old state, and its replicas increase their epochs in vain. If the
-    /// two views are alike in this, the later epoch decides.
+    /// of a node that cannot. A node that cannot reach most nodes reports an old state, and its replicas increase their
+    /// epochs in elections that they cannot win. If both nodes, or neither, can reach most nodes, the later epoch
+    /// decides.
     pub(super) fn is_newer_than(&self, other: &Self) -> bool {
         (self.is_whole, self.epoch) > (other.is_whole, other.epoch)
     }

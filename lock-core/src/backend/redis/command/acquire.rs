@@ -20,17 +20,17 @@ use crate::clock::{self, Clock, Moment};
 use crate::key::Key;
 use crate::owner::{OwnerRecord, OwnerToken};
 
-/// How long the server remembers the last fencing token after the token was made or its holder was renewed. The time is
-/// ten leases, but at most one lease and an hour. One minute is added in both cases.
+/// How long the server remembers the last fencing token after the token was made or the lease of its holder was
+/// renewed. The time is ten leases, but at most one lease and an hour. One minute is added in both cases.
 ///
 /// The time matters only if the server's clock is set back. While the server remembers the last token, the next token
 /// is larger, whatever the clock shows. The server forgets a token only when its clock is this far ahead of the token.
-/// So if the clock is then set back by at most this time, it is still ahead of the token.
+/// So if the clock is then set back by at most this time, the clock is still ahead of the token.
 const FENCE_LEASES: u32 = 10;
 const FENCE_MORE: Duration = Duration::from_secs(60 * 60);
 const FENCE_AT_LEAST: Duration = Duration::from_secs(60);
 
-/// If a claim is granted at least this long after its request, the stored value contains the time of the grant.
+/// If an exclusive claim is granted at least this long after its request, its value contains the time of the grant.
 const LATE: Duration = Duration::from_secs(1);
 
 /// Returns the value for a claim that may be granted now. If the claim is exclusive and at least [`LATE`] old, the
@@ -45,7 +45,6 @@ fn value_of(claim: &Claim, token: &OwnerToken) -> String {
 }
 
 impl Server<Primary> {
-    /// Makes one attempt within `deadline`.
     pub(crate) async fn acquire_within(
         &self,
         claim: &Claim,
@@ -73,8 +72,8 @@ impl Server<Primary> {
         let start = Clock::Suspend.now();
         let live = &self.connections.get().await?;
         if ask.enqueues() || claim.notify_holder {
-            // Subscribes before the request is sent, because a message may arrive before the answer: that the claim is
-            // granted, or that another process waits.
+            // Subscribes before the request is sent. The message that the claim is granted, or that another process
+            // waits, may arrive before the answer.
             Box::pin(live.subscribe_waiters(self.shared().listeners(), &claim.key)).await?;
             // The grant may arrive as a message, and then no command is sent before the first renewal. So the holder's
             // subscription must be made now.
@@ -86,8 +85,8 @@ impl Server<Primary> {
             let value = value_of(claim, &claim.owner.token());
             // The lease counts from here, because no request was sent during the wait for a connection.
             let sent = Clock::Suspend.now();
-            // The server checks no time limit for a SET, so it executes a late one. If the answer is lost, the library
-            // repeats the release for as long as the SET can still arrive (protocol.md, CancelAgain).
+            // The server checks no time limit for a SET, so it also executes a SET that arrives late. If the answer is
+            // lost, the library repeats the release for as long as the SET can still arrive (protocol.md, CancelAgain).
             match send_to_grant(live, &set(claim, &value), deadline).await? {
                 (Value::Okay, confirmed) => {
                     let granted = Attempt::Granted(Grant::new(sent, claim.ttl));
@@ -113,7 +112,8 @@ impl Server<Primary> {
         let token = claim.owner.token();
         let value = value_of(claim, &token);
         for _ in 0..2 {
-            // Computed in each round, because the answer to the first request has corrected the estimate of the clock.
+            // The end is computed again for the second request: the first answer has corrected the estimate of the
+            // clock.
             let end = live.clock.estimate_at(start.plus(deadline));
             let (script, command) = match claim.more.is_empty() {
                 true => (Script::Acquire, one_key(live, claim, ask, (&token, &value), end)),
@@ -135,12 +135,11 @@ impl Server<Primary> {
         Err(Failure::late())
     }
 
-    /// Sends one heartbeat of a queued claim.
     pub(crate) async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat, Failure> {
         let live = self.connections.get().await?;
         // The connection may be a new one that has no subscription yet.
         live.subscribe_waiters(self.shared().listeners(), &claim.key).await?;
-        // A heartbeat may grant the lock, and it may take effect after its caller has ended.
+        // The claim is marked as sent, because a heartbeat may grant the lock, even after its caller was dropped.
         claim.mark_sent();
         let (key, token) = (claim.key.as_str(), claim.owner.token());
         let value = claim.record.to_value(&token);
@@ -154,7 +153,7 @@ impl Server<Primary> {
                 self.durable(&live, (claim, granted), None, deadline).await
             }
             0 => Ok(Heartbeat::Waiting(held(reply.rest(), reply.sent, true))),
-            // Not an error: the waiter queues again, with a new owner (protocol.md, FreshOwner).
+            // Not an error: the waiter queues again, with a new owner token (protocol.md, FreshOwner).
             _ => Ok(Heartbeat::Gone),
         }
     }
@@ -186,8 +185,7 @@ pub(crate) fn is_plain(claim: &Claim) -> bool {
     claim.mode == Mode::Exclusive && claim.queue == Queue::Barging && !claim.fencing && claim.more.is_empty()
 }
 
-/// Returns whether the acquire script needs only the first arguments of a claim, so that the script runs its short
-/// path.
+/// Returns whether the first five arguments are enough for the acquire script, which then runs its short path.
 fn has_short_form(claim: &Claim, ask: Ask) -> bool {
     let exclusive = claim.mode == Mode::Exclusive && claim.queue == Queue::Barging;
     exclusive && claim.fencing && !ask.enqueues() && !claim.key.as_str().contains('}')

@@ -19,8 +19,8 @@ impl<R: Role> Server<R> {
         let value = claim.record.to_value(&token);
         let mut command = live.scripts.call(Script::Downgrade, iter::once(key), 3, value.len() + 80);
         command.arg(token.as_str()).arg(&value).arg(millis(claim.ttl));
-        // Marked before the answer arrives, because the answer may be lost. From now on, requests must also contain the
-        // stored value.
+        // The claim is marked before the answer arrives, because the answer may be lost. From now on, requests must
+        // also contain the stored value.
         claim.mark_shared();
         let reply = live.call(Script::Downgrade, &command).await?;
         match (reply.verdict, reply.rest()) {

@@ -22,7 +22,7 @@ pub(super) async fn send_to_grant(
 ) -> Result<(Value, Confirmed), Failure> {
     match &connection.session {
         None => Ok((connection.send(command).await?, None)),
-        // Boxed, so that the futures of stores without `durability` stay small.
+        // This future is boxed, so that the futures of stores without `durability` stay small.
         Some(confirmer) => Box::pin(confirmer.grant(connection, command, deadline)).await,
     }
 }

@@ -30,8 +30,8 @@ impl<R: Role> Server<R> {
     /// Lists the locks with `SCAN`. The server serves other clients between the steps. Each round trip has its own
     /// deadline.
     pub(crate) async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed, Failure> {
-        // The list is not a snapshot: a lock that is acquired or released during the scan may be missing. `SCAN`
-        // certainly returns only keys that exist during the whole scan.
+        // The list is not a snapshot: a lock that is acquired or released during the scan may be missing. `SCAN` is
+        // certain to return a key only if the key exists during the whole scan.
         let (mut cursor, mut seen, mut locks) = ("0".to_owned(), HashSet::new(), Vec::new());
         loop {
             let mut scan = Cmd::new();
@@ -58,7 +58,8 @@ impl<R: Role> Server<R> {
     pub(crate) async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>, Failure> {
         let live = self.connections.get().await?;
         let mut command = list(&live, iter::once(key.as_str()), true);
-        // If the key has data of another program, every lock request fails, so the key must not look free.
+        // With 1, the script fails if the key has data of another program. Every lock request for such a key fails, so
+        // the key must not look free.
         command.arg(1);
         let answer = live.run(Script::List, &command).await?;
         let (_, mut found) = locks::<R>(&answer)?;
@@ -76,7 +77,7 @@ impl<R: Role> Server<R> {
             commands.add_command(list(&live, keys.iter().map(String::as_str), foreign));
         }
         let mut answers = live.send_all(&commands).await?;
-        // Sends all scripts again, also those that were answered, because listing changes nothing.
+        // If the server has forgotten the script, sends all calls again: listing twice changes nothing.
         if answers.iter().any(|answer| is_forgotten(Some(answer))) {
             live.send(&live.scripts.load(Script::List)).await?;
             answers = live.send_all(&commands).await?;
@@ -90,7 +91,8 @@ impl<R: Role> Server<R> {
                 }
                 answer => answer.map_err(|failure| live.noted(failure))?,
             };
-            // Counts at least 1. Otherwise a script that examines no key would be sent again forever.
+            // Each script counts for at least one key. Otherwise a script that examines no key would be sent again
+            // forever.
             looked += answer.0.max(1);
             found.extend(answer.1);
         }
@@ -195,7 +197,8 @@ fn info<R: Role>(lock: &Value) -> Option<LockInfo> {
     let holders = holders.iter().map(|value| {
         let mut holder = holder(value)?;
         if R::QUEUES && mode == Mode::Exclusive {
-            // If the value has no time of the grant, the lock was granted within about a second after its request.
+            // If the value has no time of the grant, the lock was granted within about a second after its request, so
+            // the time of the request is used.
             holder.held_since = holder.since();
         }
         Some(holder)

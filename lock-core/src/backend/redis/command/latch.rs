@@ -16,7 +16,6 @@ use crate::backend::{LatchState, LatchStep};
 use crate::key::Key;
 
 impl Server<Primary> {
-    /// Performs one step of a latch.
     pub(crate) async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState, Failure> {
         let live = self.connections.get().await?;
         let (name, who, of) = match step {

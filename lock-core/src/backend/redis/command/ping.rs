@@ -13,7 +13,7 @@ impl<R: Role> Server<R> {
     /// Sends a write that changes nothing, whatever the key contains, within the time limit of a call. A server that
     /// refuses other writes also refuses this write: a replica, a server without free memory, a server that cannot save
     /// its data or has too few replicas. If the user has no rights to the key, the server refuses the write before it
-    /// checks any of this.
+    /// checks whether it can serve writes.
     pub(crate) async fn ping(&self, key: &str) -> Result<Ping> {
         let call = async {
             let live = self.connections.get().await?;
@@ -24,7 +24,7 @@ impl<R: Role> Server<R> {
             let ping = Ping::new(Clock::Suspend.now().since(sent));
             match answers.first() {
                 Some(Value::ServerError(error)) => match (error.code(), error.details().unwrap_or_default()) {
-                    // Another program uses the key.
+                    // Another program uses the key. The server checks the type of the key last, so it serves writes.
                     ("WRONGTYPE", _) => Ok(ping),
                     ("NOPERM", details) if !details.contains("to run the") => {
                         Ok(ping.with_degraded(format!(

@@ -17,7 +17,6 @@ use crate::key::Key;
 use crate::owner::{Owner, OwnerToken};
 
 impl<R: Role> Server<R> {
-    /// Releases the lock within `deadline`.
     pub(crate) async fn release_within(
         &self,
         claim: &Claim,
@@ -85,8 +84,8 @@ fn details(command: &mut Cmd, claim: &Claim) {
     command.arg(claim.own_fence().map_or(0, FencingToken::get)).arg(millis(fence_ttl(claim.ttl)));
 }
 
-/// Returns whether the scripts need the whole stored value to find the grant, because it may be one of several holders.
-/// For an exclusive grant, the token is enough.
+/// Returns whether the scripts need the whole stored value to find the grant, because the owner may be one of several
+/// holders. For an exclusive grant, the token is enough.
 pub(crate) fn needs_value(claim: &Claim) -> bool {
     claim.mode != Mode::Exclusive || claim.may_be_shared()
 }

@@ -17,7 +17,8 @@ use crate::backend::{FencingToken, Renew, Renewal};
 use crate::clock::{Clock, Moment};
 use crate::owner::Owner;
 
-/// The number of locks in one script. The script takes about 100 us, during which the server serves no other client.
+/// The maximum number of locks in one script. A script with so many locks takes about 100 us, during which the server
+/// serves no other client.
 pub(crate) const PER_SCRIPT: usize = 100;
 
 pub(crate) type Verdict = renewal::Verdict<Reaction>;
@@ -40,8 +41,9 @@ impl<R: Role> Server<R> {
         of_grants(batch, answers, |failure| self.error(failure))
     }
 
-    /// Sends all scripts in one pipeline. If the server has forgotten some scripts, repeats them in a second pipeline.
-    /// Returns the answers in the order of the locks. `asking` is for locks of a slot that is being moved to this node.
+    /// Sends all calls of the script in one pipeline. If the server has forgotten the script, repeats the refused calls
+    /// in a second pipeline. Returns the answers in the order of the locks. `asking` is for locks of a slot that is
+    /// being moved to this node.
     pub(crate) async fn renew_chunks(
         &self,
         chunks: &[&[KeyLease<'_>]],
@@ -49,16 +51,16 @@ impl<R: Role> Server<R> {
     ) -> Result<Vec<Verdict>, Failure> {
         let live = self.connections.get().await?;
         let all: Vec<usize> = (0..chunks.len()).collect();
-        // Stores the answers by chunk and not by arrival, because the second pipeline returns the answers of the
-        // scripts that were forgotten.
+        // Stores the answers by chunk and not by arrival, because the second pipeline returns only the answers to the
+        // repeated calls.
         let mut answers = vec![None; chunks.len()];
         let mut sent = run(&live, (chunks, asking), &all, &mut answers).await?;
         let forgotten: Vec<usize> =
             all.into_iter().filter(|&at| is_forgotten(answers[at].as_ref())).collect();
         if !forgotten.is_empty() {
             live.send(&live.scripts.load(Script::Renew)).await?;
-            // If both pipelines returned answers, the earlier moment is used. It is also safe for the second pipeline,
-            // because a lease may count from any moment before its request was sent.
+            // If both pipelines returned answers, the earlier moment is used for all of them: a lease may count from
+            // any moment before its request was sent.
             let again = run(&live, (chunks, asking), &forgotten, &mut answers).await?;
             if forgotten.len() == chunks.len() {
                 sent = again;
@@ -89,7 +91,6 @@ impl<R: Role> Server<R> {
     }
 }
 
-/// Returns the time limit of a batch whose shortest lease is `shortest`.
 pub(crate) fn deadline(shortest: Duration, timeout: Duration) -> Duration {
     deadline::of_renewal(timeout, shortest)
 }
@@ -109,7 +110,8 @@ async fn run<S: SessionState>(
         }
         commands.add_command(script(live, chunks[at]));
     }
-    // Read before the first byte is sent: a lease that counts from the answer would end later than on the server.
+    // The time is read before the first byte is sent: a lease that counts from the answer would end later than on the
+    // server.
     let sent = Clock::Suspend.now();
     let received = live.send_all(&commands).await?;
     // With ASKING, every second answer belongs to an ASKING.
@@ -149,7 +151,6 @@ pub(crate) fn is_forgotten(answer: Option<&Value>) -> bool {
     }
 }
 
-/// Reads the verdicts of one script.
 fn read<S: SessionState>(live: &Connection<S>, locks: usize, answer: &Value, sent: Moment) -> Vec<Verdict> {
     match answer {
         // Verdicts are matched by their position, so an answer with another number of verdicts is invalid.
@@ -167,8 +168,7 @@ fn verdict(answer: &Value, sent: Moment) -> Verdict {
         Value::Int(number) if *number > 0 => {
             Verdict::Renewed(sent, usize::try_from(number - 1).unwrap_or(usize::MAX))
         }
-        // This error concerns one lock, for example because its key has another type. The other locks are still
-        // renewed.
+        // This error concerns one lock. The other locks are still renewed.
         Value::BulkString(text) => Verdict::Unknown(Failure::of_text(&String::from_utf8_lossy(text))),
         other => Verdict::Unknown(Failure::unexpected(other)),
     }

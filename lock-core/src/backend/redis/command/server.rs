@@ -39,12 +39,10 @@ impl<R: Role> Server<R> {
         self.connections.close();
     }
 
-    /// Returns the `timeout` of the URL.
     pub(crate) fn timeout(&self) -> Duration {
         self.shared().config.timeout
     }
 
-    /// Returns the deadline of a call that requests a lease of `lease`.
     pub(crate) fn deadline(&self, lease: Duration) -> Duration {
         self.shared().config.deadline(lease)
     }
@@ -67,7 +65,6 @@ impl<R: Role> Server<R> {
         self.connections.failure().unwrap_or_else(dialling).before_any_request()
     }
 
-    /// Awaits a call within `deadline`.
     pub(crate) async fn within<T>(
         &self,
         deadline: Duration,

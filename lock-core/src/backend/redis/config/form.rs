@@ -2,7 +2,7 @@
 
 use crate::backend::remote::UrlForm;
 
-/// The URL of a Redis server, of its sentinels, or of a Cluster.
+/// The forms and the options of the URL of a Redis server, of its sentinels, or of a Cluster.
 pub(crate) const FORM: UrlForm = UrlForm {
     store: "Redis",
     expected: "expected `redis[s]://[user:password@]host[:port][/db]`, `redis[s]+sentinel://host,host,host/primary`, \

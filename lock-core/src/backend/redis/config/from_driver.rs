@@ -8,7 +8,7 @@ use crate::backend::remote::TlsFiles;
 use crate::error::{LockError, LockErrorKind, Result};
 
 impl Config {
-    /// Copies the address and the user of a client of the crate `redis`.
+    /// Copies the address, the login and the database of a client of the crate `redis`.
     pub(crate) fn of_driver(info: &ConnectionInfo) -> Result<Self> {
         let (address, tls) = match info.addr() {
             ConnectionAddr::Tcp(host, port) => (Address::Tcp { host: host.clone(), port: *port }, None),

@@ -1,4 +1,4 @@
-//! Parses the URL of a Redis server.
+//! The settings of a Redis store, read from a URL or from a client of the crate `redis`.
 
 mod address;
 mod deadline;

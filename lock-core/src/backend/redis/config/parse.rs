@@ -43,7 +43,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Refuses TLS if this build does not support it.
+    /// Returns an error if the settings require TLS and this build does not support it.
     pub(super) fn check_tls(&self) -> Result<()> {
         if self.tls.is_some() && !cfg!(feature = "tls") {
             return Err(LockError::new(

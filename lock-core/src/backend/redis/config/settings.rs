@@ -25,9 +25,7 @@ pub(crate) struct Config {
     pub(crate) sentinel_login: Option<(Option<String>, String)>,
     /// The files of a `rediss://` URL; `None` without TLS.
     pub(crate) tls: Option<TlsFiles>,
-    /// The copies of a lock that must exist before the lock counts as granted.
     pub(crate) durability: Option<Durability>,
-    /// What to do if `min-replicas-to-write` cannot be read.
     pub(crate) min_replicas: MinReplicas,
     /// The name of each connection in `CLIENT LIST`.
     pub(crate) client_name: String,

@@ -32,7 +32,7 @@ pub(super) fn rejected(facts: &Facts) -> Option<Finding> {
     }
     let found =
         format!("{count} connections were refused since the server started, because maxclients was reached");
-    // On a voter that has evicted keys, CONFIG RESETSTAT would start a quarantine.
+    // On a voter that has evicted keys, CONFIG RESETSTAT would start a quarantine, in which the voter does not vote.
     let advice = if facts.is_voter() {
         format!("{}; the next restart sets the count to 0", more(facts))
     } else {

@@ -42,7 +42,7 @@ pub(super) fn persistence(facts: &Facts) -> Option<Finding> {
 
 pub(super) fn fsync(facts: &Facts) -> Option<Finding> {
     let fsync = facts.setting("appendfsync").filter(|fsync| *fsync != "always")?;
-    // A voter is quarantined after every restart, whatever is on its disk.
+    // After every restart, a voter does not vote for a while, whatever is on its disk.
     if !has_log(facts) || facts.is_voter() {
         return None;
     }

@@ -7,12 +7,12 @@ use crate::backend::{Finding, Severity};
 const NEARLY_FULL: u64 = 90;
 const MB: u64 = 1_048_576;
 
-/// Returns the memory that counts for the limit. The buffers of replicas and of the append-only file do not count.
+/// Returns the memory that counts for `maxmemory`. The buffers of replicas and of the append-only file do not count.
 fn used(facts: &Facts) -> u64 {
     facts.number("used_memory").saturating_sub(facts.number("mem_not_counted_for_evict"))
 }
 
-/// Returns the percentage of the limit that is in use.
+/// Returns the percentage of `maxmemory` that is in use.
 fn percent(facts: &Facts) -> u64 {
     used(facts).saturating_mul(100).checked_div(facts.number("maxmemory")).unwrap_or(0)
 }
@@ -51,7 +51,7 @@ pub(super) fn evicted(facts: &Facts) -> Option<Finding> {
     let found =
         format!("{keys} keys were evicted since the server started, and locks may have been among them");
     let (severity, advice) = if facts.is_voter() {
-        // CONFIG RESETSTAT would start a quarantine.
+        // Does not advise CONFIG RESETSTAT, which would start a quarantine.
         let advice = "nothing if maxmemory-policy is noeviction by now: the quarantine after each eviction covers it, and the \
                       next restart sets the count to 0";
         (Severity::Note, advice.to_owned())

@@ -1,6 +1,5 @@
 //! The report of a primary about one of its replicas.
 
-/// A replica of a primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Replica {
     pub(super) place: String,

@@ -2,15 +2,14 @@
 //!
 //! WAIT must be sent over the connection that sent the write, because WAIT confirms only writes of its own connection.
 //! A separate connection would have to make a write of its own first. If a failover happened before that write, the
-//! next primary would confirm it, although it never received the grant. Over one connection, the same server process
-//! executes the write and the WAIT. If the connection breaks, neither counts.
+//! next primary would confirm the write, although it never received the grant. Over one connection, the same server
+//! process executes the write and the WAIT. If the connection breaks, neither counts.
 //!
 //! While the server waits for replicas, it executes no other command of that connection. So only one WAIT runs at a
-//! time. A WAIT covers every write that was answered before the WAIT was sent, so 64 grants need about three WAITs. A
-//! WAIT takes at most a third of the call's deadline. Renewals and every runtime have connections of their own. A
-//! heartbeat of the connection may have to wait behind a WAIT, so the supervisor gives heartbeats more time.
-//!
-//! A write is confirmed over the connection that sent it, or not at all.
+//! time. A WAIT covers every write that was answered before the WAIT was sent, so 64 concurrent grants need about three
+//! WAITs. A WAIT takes at most a third of the call's deadline. Renewals, and each other runtime, have connections of
+//! their own, which the WAIT does not delay. A heartbeat of the connection may have to wait behind a WAIT, so the
+//! supervisor gives heartbeats more time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -130,7 +129,8 @@ impl Confirmer {
         };
         // While this caller waited, the confirmation of another caller may have covered this write.
         if !last.settles(number, durability, patience) {
-            // Read before WAIT is sent, because a write that gets its number later may be executed after the WAIT.
+            // The number is read before WAIT is sent: a write that gets its number later may be executed after the
+            // WAIT.
             let covers = self.written.load(Ordering::Acquire);
             // The mutex is held across this await. If this caller is dropped here, `last` keeps its old value, so the
             // next caller sends its own WAIT.

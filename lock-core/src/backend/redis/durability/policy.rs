@@ -39,8 +39,8 @@ impl Durability {
         command
     }
 
-    /// Returns the same command for zero copies, which the server answers at once. The answer shows whether the server
-    /// supports the command and whether the user may send it.
+    /// Returns the [`command`](Self::command) for zero copies, which the server answers at once. The answer shows
+    /// whether the server supports the command and whether the user may send it.
     fn rehearsal(self) -> Cmd {
         match self {
             Self::Replicas(_) => Self::Replicas(0).command(Duration::ZERO),
@@ -99,7 +99,7 @@ impl Durability {
         self.suits(info)?;
         let mut questions = Pipeline::with_capacity(2);
         questions.add_command(self.rehearsal());
-        // If only the primary's own disk must have a copy, the setting does not matter.
+        // If only the primary's own disk must have a copy, `min-replicas-to-write` does not matter.
         if self.replicas() > 0 {
             questions.cmd("CONFIG").arg("GET").arg("min-replicas-to-write");
         }
@@ -159,7 +159,7 @@ impl Durability {
             }
             setting => from_redis_value(setting.clone()).unwrap_or_default(),
         };
-        // If the answer does not contain the setting, the setting is not 0 but counts as unreadable.
+        // A setting that is missing in the answer counts as unreadable, and not as 0.
         let found = settings.get("min-replicas-to-write").and_then(|text| text.parse::<u32>().ok());
         match found {
             Some(found) if found >= wanted => Ok(Proof::Whole),

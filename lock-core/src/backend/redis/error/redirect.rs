@@ -16,7 +16,7 @@ pub(crate) enum Redirect {
 }
 
 impl Redirect {
-    /// Reads the code and the text of an error reply.
+    /// Returns the redirect in an error reply with this code and text, or `None` if the reply is another error.
     pub(crate) fn parse(code: &str, details: &str) -> Option<Self> {
         match code {
             "MOVED" | "ASK" => {

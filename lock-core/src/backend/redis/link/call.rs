@@ -55,8 +55,8 @@ impl Reply {
 impl<S: SessionState> Connection<S> {
     /// Calls a script that answers `{verdict, now, ..}`, and updates the estimate of the server's clock.
     pub(crate) async fn call(&self, script: Script, command: &Cmd) -> Result<Reply, Failure> {
-        // Read before the request is sent, because the lease counts from here. If the script must be loaded, the
-        // request is sent twice. The lease then still counts from the first request and only ends earlier.
+        // The time is read before the request is sent, because the lease counts from here. If the script must be
+        // loaded, the request is sent twice. The lease then still counts from the first request and only ends earlier.
         let sent = Clock::Suspend.now();
         let answer = self.run(script, command).await?;
         self.reply(answer, sent)

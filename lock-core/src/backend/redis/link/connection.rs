@@ -31,7 +31,7 @@ impl Poisoned {
     /// "granted" reply of another request.
     pub(crate) fn look(&self, push: &PushInfo) {
         if push.kind == PushKind::SUnsubscribe {
-            // Set before the driver continues, so that no later reply reaches a caller.
+            // The flag is set before the driver continues, so that no later reply reaches a caller.
             self.out_of_step.store(true, Ordering::Release);
             // `notify_one` stores a permit, so the wake-up is not lost while the supervisor is busy.
             self.told.notify_one();
@@ -98,8 +98,8 @@ impl<S> Connection<S> {
 
     /// Returns the answer to a request. Fails if the answer may belong to another request.
     fn checked<T>(&self, answer: RedisResult<T>) -> Result<T, Failure> {
-        // Checked after the answer has arrived, because the driver passes on the push message before it delivers the
-        // later replies.
+        // The flag is checked after the answer has arrived, because the driver passes on the push message before it
+        // delivers the later replies.
         if self.is_out_of_step() {
             return Err(Failure::out_of_step());
         }

@@ -59,7 +59,7 @@ pub(crate) async fn dial<R: Role>(server: &Shared<R>, deadline: Duration) -> Res
     let progress = Progress::default();
     match timeout(deadline, connect(server, &progress, deadline)).await {
         Ok(Ok(session)) => Ok(session),
-        // No request of a caller was sent yet, so no request may have taken effect.
+        // No request of a caller was sent yet, so no request can have taken effect.
         Ok(Err(failure)) => Err(failure.before_any_request()),
         Err(_) => Err(progress.out_of_time(deadline)),
     }
@@ -131,12 +131,11 @@ async fn connect<R: Role>(
         let text = "the sentinels name another primary by now";
         return Err(Failure::new(LockErrorKind::Unavailable, text));
     }
-    // Set only with sentinels. The supervisor drops the connection when the sentinels name another address.
+    // Only a session with sentinels has a `place`. The supervisor drops the connection when they name another address.
     session.place = place;
     Ok(session)
 }
 
-/// The error text for a name without an address.
 const NOWHERE: &str = "the name has no address";
 
 /// Connects to the server at `place`, or at the socket of the configuration, and checks that it can hold locks.
@@ -287,15 +286,15 @@ async fn greet<R: Role>(
     let lacking = rights::examine(answers.first(), loaded.first(), checked, keyspace);
     let info =
         text(answers.first().unwrap_or(&Value::Nil)).map_err(|failure| lacking.clone().unwrap_or(failure))?;
-    // Reads this answer first. It contains the reason why a server cannot hold locks, but the other answers only show
-    // that a command was refused.
+    // Examines the answer to `INFO` first. It contains the reason why a server cannot hold locks, while the other
+    // answers only show that a command was refused.
     let facts = probe::examine(info, keyspace)?;
     if let Some(failure) = lacking {
         return Err(failure);
     }
     let scripts = Scripts::of_answers(loaded, keyspace)?;
     let now = server_time(answers.last().unwrap_or(&Value::Nil))?;
-    // Comes after the probe: warnings are logged once, and not for a server that fails the probe.
+    // The warnings come after the probe: they are logged once, and not for a server that fails the probe.
     let is_first = server.warns();
     if is_first {
         warn(server, &facts, connection.clone()).await;

@@ -1,7 +1,7 @@
 //! Counts the keys that a server has evicted.
 //!
-//! The connect warns about a policy that permits evictions. But the policy may be set later, so this module counts the
-//! actual evictions.
+//! When the library connects to a server, it warns about a policy that permits evictions. But the policy may be set
+//! later, so this module counts the actual evictions.
 
 use crate::sync::Mutex;
 

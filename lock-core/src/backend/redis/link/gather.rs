@@ -14,9 +14,9 @@ const ENOUGH: usize = 4 * 1024;
 ///
 /// The runtime polls the driver of a connection right after each task that sends a command. If the driver sent each
 /// command alone, each command would cost client and server a system call and a packet. If the driver sent all commands
-/// together, client and server would take turns and wait for each other. So gathered commands are sent when they are at
-/// least as long as all data sent since the last answer, or [`ENOUGH`]. All other commands are sent when the next
-/// answer arrives. So on a slow link, a command waits at most for the next answer.
+/// together, client and server would take turns and wait for each other. So gathered commands are sent when they have
+/// at least as many bytes as all data sent since the last answer, or [`ENOUGH`] bytes. All other commands are sent when
+/// the next answer arrives. So on a slow link, a command waits at most for the next answer.
 #[derive(Debug)]
 pub(crate) struct Gather<S> {
     stream: S,
@@ -60,8 +60,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gather<S> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            // Counts as if all commands were answered. If more answers are still to arrive, the gathered commands are
-            // only sent in a few more writes than necessary.
+            // Any data counts as the answer to all commands. If more answers are still to arrive, the gathered commands
+            // are only sent in a few more writes than necessary.
             self.unanswered = 0;
         }
         read

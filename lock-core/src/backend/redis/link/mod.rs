@@ -1,7 +1,7 @@
 //! Dials, probes, supervises and uses the connections to a server. The server may have any role in the store.
 //!
-//! A connection calls its [`Role`] for everything that depends on the role. This module does not depend on the
-//! commands, the confirmation of copies, the Cluster or the quorum that use the link.
+//! A connection calls its [`Role`] for everything that depends on the role. The commands, the confirmation of copies,
+//! the Cluster and the quorum use this module, but the module does not depend on them.
 
 mod call;
 mod clock;

@@ -36,12 +36,13 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// A step of the request to one sentinel of the URL.
 enum Step {
-    /// The addresses of the sentinel's name. Each address is a separate sentinel.
+    /// The host name and its addresses. Each address counts as a separate sentinel.
     Found(String, Vec<SocketAddr>),
     Answered(Answer),
 }
 
-/// Requests the primary from all sentinels, within `limit`. The caller must check the role of the returned server.
+/// Returns the address of the primary, which is requested from all sentinels within `limit`. The caller must check the
+/// role of the server there.
 pub(crate) async fn primary(
     config: &Config,
     tls: Option<&Tls>,
@@ -81,7 +82,8 @@ pub(crate) async fn primary(
             }
             Ok(Some(Ok(Step::Answered(answer)))) => {
                 if !matches!(answer, Answer::Untrusted(_) | Answer::Silent(_)) && patience == limit {
-                    // If the other sentinels are up, they need about as much time as this sentinel.
+                    // If the other sentinels are up, they need about as much time as this sentinel. So the limit is
+                    // lowered to twice this time, or to `dial::patience` if that is longer.
                     let took = Clock::Suspend.now().since(began);
                     patience = limit.min((took * 2).max(dial::patience(config)));
                 }
@@ -99,9 +101,9 @@ fn is_enough(answers: &[Answer], count: usize) -> bool {
     answers.iter().filter(|answer| matches!(answer, Answer::Primary(..))).count() * 2 > count
 }
 
-/// Returns the address with the largest epoch. A failover starts a new epoch, which needs a majority of the sentinels.
-/// A sentinel that was cut off, or has not noticed the failover, names an earlier primary. If several addresses have
-/// the same epoch, the address that most sentinels named wins.
+/// Returns the address with the largest epoch. A failover starts a new epoch, and needs a majority of the sentinels. A
+/// sentinel that was cut off, or has not noticed the failover, names an earlier primary. If several addresses have the
+/// same epoch, the address that most sentinels named wins.
 fn newest(answers: &[Answer]) -> Option<Endpoint> {
     let votes = |place: &Endpoint| {
         answers.iter().filter(|answer| matches!(answer, Answer::Primary(named, _) if named == place)).count()
@@ -110,11 +112,11 @@ fn newest(answers: &[Answer]) -> Option<Endpoint> {
         Answer::Primary(place, epoch) => Some((place, *epoch)),
         Answer::Unknown(_) | Answer::Refused(_) | Answer::Untrusted(_) | Answer::Silent(_) => None,
     });
-    // Reversed, because `max_by_key` returns the last of equal elements, and the first of them should win.
+    // The list is reversed, because `max_by_key` returns the last of equal elements, and the first should win.
     places.rev().max_by_key(|(place, epoch)| (*epoch, votes(place))).map(|(place, _)| place.clone())
 }
 
-/// Returns the failure if no answer names a primary.
+/// Returns the failure of answers of which none names a primary.
 fn nobody(sentinels: &Sentinels, answers: &[Answer]) -> Failure {
     let master = &sentinels.master;
     let (mut why, mut untrusted, mut refused, mut unknown) = ("no answer", None, None, None);
@@ -189,8 +191,8 @@ async fn look_up(sentinel: &mut MultiplexedConnection, master: &str) -> RedisRes
         return Err(error.clone().into());
     }
     match from_redis_value::<Option<Endpoint>>(place.clone())? {
-        // Without the permission for details, the user receives no epoch. Then the answers of the other sentinels
-        // decide.
+        // Without the permission for details, the user receives no epoch, and it counts as 0. Then the answers of the
+        // other sentinels decide.
         Some(place) => Ok(Answer::Primary(place, epoch(details).unwrap_or(0))),
         None => {
             let mut question = Cmd::new();
@@ -223,7 +225,7 @@ pub(crate) async fn replaced(config: &Config, tls: Option<&Tls>, sentinels: &Sen
             return;
         }
         next += 1;
-        // Also pauses if only this sentinel names another primary, because this may continue for a while.
+        // Pauses even if this sentinel alone names another primary, because it may do so for a while.
         sleep(PAUSE).await;
     }
 }

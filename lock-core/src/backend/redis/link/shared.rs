@@ -85,7 +85,7 @@ impl<R> Shared<R> {
             // Each server has its own warnings, because the servers may be configured differently.
             warned: AtomicBool::new(false),
             evictions: Evictions::default(),
-            // Shared, because the node that has the slot of a key notifies the key's waiters.
+            // The listeners are shared, because each Cluster node notifies the waiters for the keys in its slots.
             listeners: Arc::clone(&self.listeners),
             role,
         }

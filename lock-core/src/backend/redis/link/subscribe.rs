@@ -20,7 +20,7 @@ impl<S: SessionState> Connection<S> {
     /// release.
     pub(crate) fn subscribe_holders(self: &Arc<Self>, listeners: &Arc<Listeners>) {
         let (subscribed, version) = (&self.subscriptions.holders, listeners.version());
-        // Only reads in the common case, because every grant calls this.
+        // In the common case this function only reads, because every grant calls it.
         if subscribed.load(Ordering::Acquire) >= version {
             return;
         }

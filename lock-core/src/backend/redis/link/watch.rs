@@ -35,9 +35,9 @@ const HEARTBEAT: Duration = Duration::from_millis(500);
 #[derive(Debug, Default)]
 pub(crate) struct Subscribed {
     /// Whether waiters were subscribed. The waiters are notified of the new connection, because messages may have been
-    /// lost. Each waiter then sends a heartbeat, which also subscribes again.
+    /// lost. Each waiter then sends a heartbeat for its queue entry, which also subscribes again.
     waiters: bool,
-    /// Whether holders were subscribed. Holders send no heartbeats, so the new connection subscribes for them.
+    /// Whether holders were subscribed. Holders have no queue entry, so the supervisor subscribes for them.
     holders: bool,
 }
 
@@ -89,14 +89,15 @@ impl<R: Role> Connector for Shared<R> {
             session.live.subscribe_holders(self.shared_listeners());
         }
         let failure = watch_over(self, session, pauses).await;
-        // Keeps the values of earlier connections, because this connection may be lost before a waiter has subscribed.
+        // The values of earlier connections are kept, because this connection may be lost before a waiter has
+        // subscribed.
         legacy.waiters |= session.live.subscriptions.has_waiters();
         legacy.holders |= session.live.subscriptions.has_holders();
         failure
     }
 }
 
-/// Waits until the server is no longer the primary. Without sentinels, never returns.
+/// Waits until the sentinels name another primary than the server at `place`. Without sentinels, never returns.
 async fn replaced<R: Role>(server: &Shared<R>, place: Option<&Endpoint>) {
     match (server.address(), place) {
         (Address::Sentinel(sentinels), Some(place)) => {

@@ -31,7 +31,7 @@ if #ARGV[6] == 1 then
         local ticket = text
         -- Texts of equal length compare like their numbers.
         if last[2] and (#last[2] ~= #text or last[2] >= text) then
-          -- Larger than every ticket in the queue, even if the server's clock was set back.
+          -- The ticket must be larger than every ticket in the queue, even if the server's clock was set back.
           ticket = string.format('%.0f', math.max(last[2] + 1, now))
         end
         if call('ZADD', queue, 'NX', ticket, token) == 1 then
@@ -47,7 +47,7 @@ if #ARGV[6] == 1 then
       end
       if place and enqueues then
         kept = 1
-        -- The number has 13 digits, and Lua's own conversion keeps 14.
+        -- Lua's own conversion to text keeps 14 digits, and the number has 13.
         local till = math.floor(now / 1000) + 1 + math.min(tonumber(ARGV[3]), WAITER_LEASE)
         local record = string.sub(ARGV[2], TOKEN_LEN + 2)
         local at = string.find(record, ' granted=', 1, true)

@@ -134,7 +134,7 @@ fn words(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-// Needs the feature `redlock`: the test reads all scripts, and the scripts of the voters use its constants.
+// Needs the feature `redlock`: the tests read all scripts, and the scripts of the voters use constants of that feature.
 #[cfg(all(test, feature = "redlock"))]
 mod tests {
     use std::collections::BTreeSet;

@@ -80,8 +80,8 @@ local function is_other_type(failed)
   return string.find(failed.err, 'WRONGTYPE', 1, true)
 end
 
--- Returns the error for a key with data of another kind. `bad` is the error of the server. A lock of Redisson is a hash
--- with a field for each thread of a client.
+-- Returns the error for a key with data of another kind: a special one for a lock of Redisson, otherwise `bad`, the
+-- error of the server. A lock of Redisson is a hash with a field for each thread of a client.
 local function strange(key, bad)
   local size = redis.pcall('HLEN', key)
   if type(size) == 'number' and size <= 100 then
@@ -191,8 +191,8 @@ function Lock.look(lock)
     end
     lock.mode = 'p' .. of
   end
-  -- Writes only if a holder has expired. After a script's first write, the server no longer refuses writes for lack of
-  -- memory. So a needless first write would switch off that check.
+  -- The set is written only if a holder has expired. After a script's first write, the server no longer refuses writes
+  -- for lack of memory. So a needless first write would switch off that check.
   if tonumber(redis.call('ZRANGE', lock.key, '0', '0', 'WITHSCORES')[2]) <= lock.ms then
     redis.call('ZREMRANGEBYSCORE', lock.key, '-inf', lock.ms)
   end
@@ -220,8 +220,8 @@ function Lock.ended(lock)
 end
 
 -- Returns the stored value of this owner if it is a holder. `value` is the whole value, which is needed to find the
--- owner among several holders. After an exclusive owner has requested a downgrade, it also passes `value`: it may be a
--- shared holder now, even if the answer was lost.
+-- owner among several holders. An exclusive owner that has requested a downgrade also passes `value`: it may be a
+-- shared holder by now, because the answer may have been lost.
 function Lock.mine(lock, token, value)
   if not lock.mode or lock.mode == 'latch' then
     return nil
@@ -489,8 +489,8 @@ end
 
 -- Serves the waiters at the head of the queue that fit along with the holders, and drops dead waiters among them.
 -- Returns three values: whether `me` was served; whether a waiter remains that precedes any new claim; and whether the
--- function stopped at LIMIT before the end. `me` gets the lease `lease`. It gets the answer of the script instead of a
--- message.
+-- function stopped at LIMIT before the end. If `me` is served, it gets the lease `lease`, and the answer of the script
+-- instead of a message.
 function Lock.serve(lock, me, lease)
   local won, done = false, 0
   while done < LIMIT do

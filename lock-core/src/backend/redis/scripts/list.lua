@@ -20,8 +20,8 @@
 -- enough.
 local now = math.floor(server_time() / 1000)
 local zeros = string.rep('0', TOKEN_LEN)
--- After this number of keys, holders and waiters, the script stops. It examines at most as many waiters of one queue.
--- Dead waiters behind that position are counted as alive.
+-- After this number of keys, holders and waiters, the script stops. It examines at most this number of waiters of one
+-- queue, and counts all later waiters as alive.
 local ENOUGH, spent = 1000, 0
 
 -- Returns the holder that a stored value describes, or nil if the value does not belong to this library.

@@ -5,7 +5,7 @@
 local now = others and server_time()
 for _, i in ipairs(others or {}) do
   local lock, owner, lease = open(KEYS[i], now), ARGV[2 * i - 1], tonumber(ARGV[2 * i])
-  -- If the key has data of another type, this owner has no lock there. Any other error does not depend on the lock.
+  -- If the key has data of another type, this owner has no lock there. Any other error says nothing about the lock.
   local bad = lock:look()
   local mine = not bad and lock:mine(string.sub(owner, 1, TOKEN_LEN), #owner > TOKEN_LEN and owner or nil)
   answers[i] = bad and not is_other_type(bad) and bad.err or 0

@@ -49,7 +49,7 @@ static SOURCES: [Source; Script::ALL.len()] = [
     script!("force_release.lua"),
 ];
 
-/// The text before each script on a Cluster node.
+/// The text before each script on a Cluster node, except the renewal.
 static CLUSTER: Source = Source::new(include_str!("cluster.lua"), &[]);
 
 impl Script {
@@ -67,7 +67,6 @@ impl Script {
         Self::ForceRelease,
     ];
 
-    /// Returns the text of the script.
     pub(crate) fn text(self) -> &'static str {
         SOURCES[self as usize].text()
     }

@@ -1,6 +1,6 @@
 
 -- The second part of acquire.lua, and of free.lua of the voters. It acquires the key if no owner holds it, and makes
--- the requested fencing token. This part is the hot path of `.fencing(true)`. So on the usual way it matches no
+-- the requested fencing token. This part is the hot path of `.fencing(true)`. So in the usual case it matches no
 -- pattern, formats no number, defines no function and makes only two calls.
 --
 -- Uses     call: `redis.call`; text: server time in us, 16 digits; names: prefix of the helper keys, nil for `{key}:`;

@@ -19,7 +19,6 @@ use crate::error::{LockError, LockErrorKind, Result};
 /// The longest time that a call waits for a late answer from its node.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An attempt in progress.
 struct Try<'a> {
     claim: &'a Claim,
     sent: Moment,
@@ -104,8 +103,8 @@ impl<B: Backend> Inner<B> {
                     let _ = round.put(number, said);
                 }
             };
-            // A suspect node is called in a task, because other attempts skip the node until this call ends. A task
-            // continues even if the caller stops polling without being dropped.
+            // A suspect node (see `Node::is_suspect`) is called in a task, because other attempts skip the node until
+            // this call ends. A task continues even if the caller stops polling without being dropped.
             match is_suspect {
                 true => fanout.send_off(call),
                 false => fanout.add(call),
@@ -188,8 +187,8 @@ impl<B: Backend> Inner<B> {
         // Even with `Keep`, a grant may be unwanted: the owner may have released the claim while this request was being
         // sent. If that release reached the node before this request, no later release would undo the grant.
         let unwanted = fate == Disposition::GiveBack || slot.tracked.is_returned();
-        // If a release of the owner waits for this slot, that release frees the grant. It is sent even if its wait has
-        // timed out.
+        // If a release of the owner waits for this slot, that release frees the grant. The release is sent even if its
+        // wait has timed out.
         if taken && unwanted && !slot.tracked.is_followed(slot.node) {
             self.clean(&slot, claim).await;
         }
@@ -215,8 +214,9 @@ impl<B: Backend> Inner<B> {
     fn tally(&self, answers: &[Option<Reply>], waiting: Waiting) -> Tally {
         let vote = |node: usize| answers[node].as_ref().map(Reply::vote);
         let said = |node: &usize| vote(*node).is_some_and(|vote| vote != Vote::Unavailable);
-        // When a majority has answered, the attempt waits for no other node. Temporary errors do not count towards this
-        // majority: such an error does not describe the key, and a missing node may still decide.
+        // During the second wait (`Waiting::Majority`), the attempt ends as soon as a majority has answered. Temporary
+        // errors do not count towards this majority: such an error does not describe the key, and a missing node may
+        // still decide.
         let over = waiting.is_over((0..answers.len()).filter(said).count(), answers.len());
         let skipped = self.skipped(|node| vote(node) == Some(Vote::Unavailable));
         let votes = (0..answers.len()).filter_map(|node| match vote(node) {
@@ -275,7 +275,7 @@ impl<B: Backend> Inner<B> {
             }
         }
         if failures.len() <= max_failures(self.nodes.len()) {
-            // If there are more failures, they alone decided the verdict, and the missing nodes might still have
+            // With more failures than that, these alone decided the verdict, and the missing nodes might still have
             // answered in time.
             failures.append(&mut missing);
         }
@@ -304,9 +304,9 @@ impl<B: Backend> Inner<B> {
         Err(if clean { error.nothing_taken() } else { error })
     }
 
-    /// Ends a failed attempt. Releases certain grants, and waits a limited time for the answers to these releases.
-    /// Releases possible and late grants in the background. Returns the answers of the nodes, and whether it is certain
-    /// that no grant remains.
+    /// Ends a failed attempt. Releases the grants that nodes have reported, and waits a limited time for the answers to
+    /// these releases. Grants that are only possible, or that arrive late, are released in the background. Returns the
+    /// answers of the nodes, and whether it is certain that no grant remains.
     async fn give_up(self: &Arc<Self>, attempt: &Try<'_>) -> (Vec<Option<Result<Attempt>>>, bool) {
         let claim = Arc::new(attempt.claim.clone());
         let fate = attempt.open.unwanted();
@@ -330,7 +330,7 @@ impl<B: Backend> Inner<B> {
                 // The release is a task, because the caller may be dropped at the await below. The task owns the slot,
                 // so no later request of this owner comes between the grant and its release.
                 let release = tokio::spawn(async move { quorum.clean(&slot, &claim).await });
-                // The caller waits only for the releases of certain grants. A node with an ambiguous answer is slow or
+                // The caller waits only for the releases of reported grants. A node with an ambiguous answer is slow or
                 // down, so its answer to the release would also be late.
                 if said.vote() == Vote::Granted {
                     cleaning.push(release);

@@ -13,7 +13,8 @@ use crate::owner::OwnerRecord;
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) answer: Result<Attempt>,
-    /// The slot, held until the answer is counted or its grant is released; `None` if the node received no request.
+    /// The [`Slot`] of the request, held until the answer is counted or its grant is released; `None` if the node
+    /// received no request.
     pub(super) slot: Option<Slot>,
 }
 
@@ -69,9 +70,10 @@ pub(super) fn largest_token(nodes: usize, grants: &[Grant]) -> Option<(FencingTo
 /// claim.
 ///
 /// - The holder is the owner that most nodes name. If several owners are named equally often, the first of them counts.
-/// - The remaining time ends when enough leases have expired. These nodes and the nodes that granted the claim are then
+/// - The remaining time ends when so many leases have expired that their nodes and the nodes that granted the claim are
 ///   a majority.
-/// - The holder belongs to this manager if a majority reports this, because a majority decides which owner has the key.
+/// - `own` is set if a majority reports that the holder may hand off to this claim, because a majority decides which
+///   owner has the key.
 pub(super) fn merge(nodes: usize, held: &[Held], granted: usize) -> Held {
     let mut remaining: Vec<Duration> = held.iter().filter_map(|held| held.remaining).collect();
     remaining.sort_unstable();
@@ -89,7 +91,7 @@ fn most_named(held: &[Held]) -> Option<OwnerRecord> {
     let times =
         |record: &OwnerRecord| held.iter().filter(|held| held.holder.as_ref() == Some(record)).count();
     let records = held.iter().filter_map(|held| held.holder.as_ref());
-    // The records are reversed, because `max_by_key` returns the last of equal elements.
+    // The records are reversed, because `max_by_key` returns the last of equal elements, and the first should count.
     records.rev().max_by_key(|record| times(record)).cloned()
 }
 
@@ -97,8 +99,8 @@ fn most_named(held: &[Held]) -> Option<OwnerRecord> {
 pub(super) fn no_quorum(nodes: usize, what: &str, failures: Vec<(&str, Option<LockError>)>) -> LockError {
     let (failed, need) = (failures.len(), majority(nodes));
     let mut detail = format!("{failed} of {nodes} nodes did not {what}, {need} are needed");
-    // The time after which enough nodes are available. They are the nodes that work now, and the nodes that announced
-    // when they return.
+    // The times after which failed nodes vote again, as far as they announced them. When `missing` of them are back,
+    // there is a majority.
     let mut back: Vec<Duration> =
         failures.iter().filter_map(|(_, error)| error.as_ref()?.retry_after()).collect();
     back.sort_unstable();

@@ -46,7 +46,6 @@ pub(super) struct Inner<B> {
     pub(super) nodes: Box<[Node<B>]>,
     pub(super) ledger: Arc<OwnerLedger>,
     pub(super) capability: Capability,
-    /// The node timeout from the builder.
     pub(super) node_timeout: Option<Duration>,
     reports: Reports,
 }
@@ -61,7 +60,7 @@ impl<B: Backend> Quorum<B> {
 }
 
 impl<B> Quorum<B> {
-    /// Returns the nodes in their order.
+    /// Returns the nodes, in the order in which they were passed to the quorum.
     #[must_use]
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = &B> {
         self.0.nodes.iter().map(|node| &node.backend)
@@ -106,7 +105,8 @@ fn of_all(each: &[Capability]) -> Capability {
         // a process must not number its hand-offs itself. Each hand-off requests a token from the nodes.
         fencing: if all(|node| node.fencing.gives_tokens()) { Fencing::Counter } else { Fencing::None },
         marks_sent: true,
-        // The grants of a node that uses sessions do not expire one by one, so every grant must be released.
+        // On a node with sessions, a grant ends only with its session. So if one node has sessions, every grant must be
+        // released.
         lease: if all(|node| node.lease == LeaseScope::Grant) {
             LeaseScope::Grant
         } else {
@@ -117,7 +117,7 @@ fn of_all(each: &[Capability]) -> Capability {
         min_ttl: each.iter().map(|node| node.min_ttl).max().unwrap_or_default().max(timing::MIN_TTL),
         max_ttl: each.iter().map(|node| node.max_ttl).min().unwrap_or_default(),
         ttl_step: each.iter().map(|node| node.ttl_step).max().flatten(),
-        // `None` is less than every time, so a single node with `None` makes the result `None`.
+        // `None` is less than every other value, so one node with `None` makes the result `None`.
         keeps_after_release: each.iter().map(|node| node.keeps_after_release).min().flatten(),
         ..Capability::exclusive("quorum")
     }
@@ -156,7 +156,7 @@ impl<B> Inner<B> {
         move |node| enough && self.nodes[node].is_suspect()
     }
 
-    /// Refuses a claim that a quorum does not support, without any I/O.
+    /// Returns an error if a quorum does not support the claim. Does no I/O.
     pub(super) fn supports(&self, claim: &Claim) -> Result<()> {
         let nodes = self.nodes.len();
         let detail = match claim.mode {
@@ -202,7 +202,7 @@ impl<B: Backend> Backend for Quorum<B> {
     }
 
     async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
-        // A node must never queue the claim. The node would later grant the lock to this owner without a majority.
+        // A node must never queue the claim. Such a node would later grant the lock to this owner without a majority.
         self.0.acquire(claim, ask.without_queue()).await
     }
 
@@ -254,7 +254,7 @@ impl<B: Backend> Backend for Quorum<B> {
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
-        // The nodes hold a weak reference to the filter. The quorum keeps the filter alive.
+        // The nodes get a weak reference to a filter of their reports. The quorum keeps the filter alive.
         let listener = self.0.reports.add(listener);
         for node in &self.0.nodes {
             node.backend.attach(process, Weak::clone(&listener), background);

@@ -60,8 +60,8 @@ impl<B: Backend> QuorumBuilder<B> {
         self
     }
 
-    /// Sets how long an attempt waits for a node. The default is a tenth of the ttl, but at least 10 ms. It is at most
-    /// 50 ms if a majority has answered, and at most 1 s otherwise.
+    /// Sets how long an attempt waits for a node. The default is a tenth of the ttl, but at least 10 ms. This default
+    /// is at most 50 ms if a majority has answered, and at most 1 s otherwise.
     ///
     /// A configured timeout replaces both limits, but at most a fifth of the ttl is used. Choose a timeout that is long
     /// enough even when the nodes are slow. A grant that arrives after a failed attempt is released. Renewals wait for

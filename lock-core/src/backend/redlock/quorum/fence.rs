@@ -1,10 +1,10 @@
-//! Makes the fencing tokens of a quorum. A token is the largest token that a majority returns. It is written to a
-//! majority before the owner receives it.
+//! Makes the fencing tokens of a quorum. The token of a grant is the largest token that the nodes of a majority return.
+//! It is written to a majority before the owner receives it.
 //!
 //! Tokens grow for this reason. A majority stores the token F of an owner before the owner receives F. The next owner
 //! receives the largest token of a majority. The two majorities have a node in common, and this node makes a token
-//! larger than F for the next owner. The node cannot have made this token before F was written, because it writes a
-//! token only while the owner of the token has the grant.
+//! larger than F for the next owner. The node cannot have made this token before F was written, because F is written to
+//! a node only while the owner of F has the grant there.
 
 use std::sync::Arc;
 
@@ -71,9 +71,9 @@ impl<B: Backend> Inner<B> {
         // smaller token, from a majority without this token.
         if known < majority(self.nodes.len()) {
             let shared = Arc::new(claim.clone());
-            // The renewal uses only the rest of the lease, because a request for a token must not extend the grant.
-            // After the lease there is no token, even if a majority still has the grant: the next owner must not wait
-            // longer than the lease.
+            // The renewal that writes the token uses only the rest of the lease, because a request for a token must not
+            // extend the grant. After the lease there is no token, even if a majority still has the grant: the next
+            // owner must not wait longer than the lease.
             let Some(ttl) = tracked.left(self.now()) else {
                 return Err(LockError::lost(&claim.key, LossReason::Expired));
             };

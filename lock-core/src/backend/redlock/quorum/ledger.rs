@@ -43,7 +43,7 @@ struct Entry {
     nodes: Box<[OnNode]>,
     /// The number of [`Tracked`] values. It increases from 0 only while the ledger is locked.
     users: AtomicUsize,
-    /// Notified when a slot becomes free.
+    /// Wakes the callers that wait for a slot when a slot becomes free.
     freed: Notify,
     /// Whether the owner has released the claim. If so, a grant that arrives later must also be released.
     returned: AtomicBool,
@@ -56,7 +56,7 @@ struct OnNode {
     is_taken: AtomicBool,
     /// The number of releases that were sent and have not been answered.
     unanswered: AtomicUsize,
-    /// Whether the owner's release waits for the answer to an attempt. That release then also frees the grant.
+    /// Whether the owner's release waits for the answer to an attempt. The release then also frees that grant.
     is_followed: AtomicBool,
 }
 
@@ -191,7 +191,7 @@ impl Tracked {
         self.entry.nodes[node].unanswered.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Records that `node` answered one of these releases. The answer proves nothing about an earlier release, which
+    /// Records that `node` answered a release for this owner. The answer proves nothing about an earlier release, which
     /// may still be in flight over a replaced connection.
     pub(super) fn released(&self, node: usize) {
         let fewer = |count: usize| count.checked_sub(1);
@@ -240,8 +240,8 @@ impl Tracked {
         self.entry.memory().left(now)
     }
 
-    /// Returns the fencing token of hand-off `turn`, if the owner has held the grant without a gap since the token was
-    /// made.
+    /// Returns the fencing token of hand-off number `turn`, if the owner has held the grant without a gap since the
+    /// token was made.
     pub(super) fn fence(&self, turn: u64, now: Moment) -> Option<FencingToken> {
         // After a gap in the grant, another owner may already have a larger token.
         self.left(now)?;
@@ -249,10 +249,10 @@ impl Tracked {
         (fence.turn == turn).then_some(fence.token)
     }
 
-    /// Records the fencing token of hand-off `turn`.
+    /// Records the fencing token of hand-off number `turn`.
     pub(super) fn set_fence(&self, turn: u64, token: FencingToken) {
         let mut memory = self.entry.memory();
-        // This is checked under the lock, as in `kept`.
+        // The flag is checked under the lock, as in `kept`.
         if !self.is_returned() {
             memory.fence = Some(Fence { turn, token });
         }
@@ -261,14 +261,14 @@ impl Tracked {
     /// Records that a majority granted or renewed the claim until `valid`, after a request that was sent at `sent`.
     pub(super) fn kept(&self, sent: Moment, valid: Moment) {
         let mut memory = self.entry.memory();
-        // A renewal that was in flight during the release must not restore the grant. This is checked under the lock,
-        // so a release after this check waits for the lock and then clears the memory.
+        // A renewal that was in flight during the release must not restore the grant. The flag is checked under the
+        // lock, so a release after the check waits for the lock and then clears the memory.
         if self.is_returned() {
             return;
         }
         if memory.left(sent).is_none() {
-            // The grant had expired before the request was sent. Another owner may have had it since, so the old token
-            // is not valid.
+            // The grant had expired before the request was sent. Another owner may have had the key since then, so the
+            // old token is not valid.
             (memory.valid, memory.fence) = (None, None);
         }
         // Answers may arrive out of order. A late answer never shortens the validity.

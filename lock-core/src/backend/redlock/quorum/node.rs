@@ -65,8 +65,8 @@ impl<B> Node<B> {
         }
     }
 
-    /// Counts `answer` as an answer or as a failure. An error with a retry time counts as an answer, because a node in
-    /// quarantine is alive.
+    /// Counts `answer` as an answer or as a failure. An error with a retry time counts as an answer: a node in
+    /// quarantine does not vote for a while, but is alive.
     pub(super) fn heard<T>(&self, answer: &Result<T>) {
         match answer {
             Err(error) if error.is_temporary() && error.retry_after().is_none() => self.failed(),

@@ -140,9 +140,9 @@ impl<B: Backend> Inner<B> {
                 Renewal::Renewed { sent, lease, waiters: None }
             }
             Kept::No => Renewal::NotOwned,
-            // Nodes may have downgraded the grant without answering. They answer a repeated request with yes, so the
-            // caller repeats the request. Until then, the requests of the caller must name both forms of the grant: see
-            // `Claim::mark_shared`.
+            // Nodes may have downgraded the grant without answering. Such a node answers a repeated request with yes,
+            // so the caller repeats the request. Until then, the requests of the caller must name both forms of the
+            // grant: see `Claim::mark_shared`.
             Kept::Unknown | Kept::Open => Renewal::Unknown(self.not_downgraded(claim, answers)),
         }
     }

@@ -29,7 +29,7 @@ pub(super) struct Part {
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) parts: Vec<Part>,
-    /// For each grant, whether a majority has it. This is set together with the verdict.
+    /// For each grant, whether a majority has it. The list is set together with the verdict.
     renewed: OnceLock<Vec<bool>>,
 }
 
@@ -90,7 +90,7 @@ impl<B: Backend> Inner<B> {
         // From here on, a late call heals its own node, so the verdicts must already be set.
         let mut answers = open.close(Disposition::Keep);
         // The healing starts before the results are made, because `not_renewed` replaces the errors in the answers by
-        // `NotOwned`. Their nodes would then look like nodes to heal.
+        // `NotOwned`. The nodes of these errors would then look like nodes without the grant.
         self.heal_all(&batch, &answers);
         let parts = batch.parts.iter().zip(verdicts).enumerate();
         parts

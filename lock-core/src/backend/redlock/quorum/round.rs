@@ -143,7 +143,7 @@ impl<T> RoundHandle<T> {
         Self { round: Arc::new(Round::new(nodes)), dropped }
     }
 
-    /// Returns the disposition of grants if an attempt has no verdict or has failed.
+    /// Returns what happens to the grants of an attempt that has failed or has no verdict.
     pub(super) fn unwanted(&self) -> Disposition {
         self.dropped
     }

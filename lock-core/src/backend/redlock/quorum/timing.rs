@@ -15,7 +15,8 @@ const LARGEST_SHARE: u32 = 5;
 const RENEWAL_SHARE: u32 = 6;
 /// The shortest wait. With a shorter wait, an ordinary network delay would count as a failure.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// The shortest wait of a release. It is longer than [`SHORTEST`], because no lease needs to be left after a release.
+/// The shortest wait of a release. This wait is longer than [`SHORTEST`], because no lease needs to be left after a
+/// release.
 const SHORTEST_RELEASE: Duration = Duration::from_millis(50);
 /// The longest wait for a node after a majority has answered. A fast verdict of the majority is more useful than the
 /// answer of one more node.
@@ -31,8 +32,8 @@ pub(super) const MIN_TTL: Duration = Duration::from_millis(100);
 pub(super) struct Waits {
     /// The wait for each node after a majority has answered.
     pub(super) node: Duration,
-    /// The wait for a majority. It may be longer: without a majority the call fails anyway, and distant nodes need more
-    /// time.
+    /// The wait for a majority. This wait may be longer: without a majority the call fails anyway, and distant nodes
+    /// need more time.
     pub(super) majority: Duration,
 }
 
@@ -71,8 +72,8 @@ pub(super) fn attempt(ttl: Duration, given: Option<Duration>) -> Waits {
     Waits { node: share.min(STRAGGLER), majority: share.min(AT_MOST) }
 }
 
-/// Returns how long a detached call waits for its node. This is much longer than the caller's wait, because a slow
-/// answer is not a failure.
+/// Returns how long a detached call waits for its node. This wait is never shorter than the caller's wait, because a
+/// slow answer is not a failure.
 pub(super) fn patience(ttl: Duration, given: Option<Duration>) -> Duration {
     // A short node timeout ends only the caller's wait, not the call: a node that answers a little later has not
     // failed.
@@ -84,14 +85,13 @@ pub(super) fn renewal(ttl: Duration, given: Option<Duration>) -> Duration {
     (ttl / RENEWAL_SHARE).max(SHORTEST).min(AT_MOST.max(given.unwrap_or(AT_MOST))).min(ttl / 4)
 }
 
-/// Returns how long a release waits for the nodes.
 pub(super) fn release(ttl: Duration, given: Option<Duration>) -> Waits {
     let majority = (ttl / SHARE_OF_TTL).max(SHORTEST_RELEASE).min(AT_MOST.max(given.unwrap_or(AT_MOST)));
     Waits { node: given.unwrap_or(STRAGGLER).min(majority), majority }
 }
 
-/// Returns how much of a lease is left when `elapsed` has passed since before the first request. The algorithm calls
-/// this rest the *validity*.
+/// Returns how much of a lease is left when `elapsed` has passed since a moment before the first request. The algorithm
+/// calls this rest the *validity*.
 pub(super) fn validity(lease: Duration, drift: Duration, elapsed: Duration) -> Duration {
     lease.saturating_sub(drift).saturating_sub(elapsed)
 }

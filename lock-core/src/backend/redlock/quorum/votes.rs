@@ -72,8 +72,8 @@ impl Tally {
         self.nodes - self.granted - self.held - self.refused - self.unavailable
     }
 
-    /// Returns the verdict. It is `Open` while a further answer can change it, so it does not depend on the order of
-    /// the answers.
+    /// Returns the verdict. The verdict is `Open` while a further answer can change it, so the order of the answers
+    /// does not matter.
     pub(super) fn verdict(self) -> Verdict {
         let (need, spare, pending) = (majority(self.nodes), max_failures(self.nodes), self.pending());
         let said = self.granted + self.held;
@@ -271,8 +271,8 @@ mod tests {
 
     #[test]
     fn half_of_an_even_number_would_let_two_win() {
-        // An even number of nodes is refused elsewhere, because it survives no more failures. This test shows that half
-        // of the nodes is not enough: two of four nodes voted for each owner.
+        // An even number of nodes is refused elsewhere, because it survives no more failures than one node fewer. This
+        // test shows that half of the nodes is not enough: two of four nodes voted for each owner.
         let split = [Vote::Granted, Vote::Granted, Vote::Held, Vote::Held];
         assert_eq!(Tally::new(4, split).verdict(), Verdict::Lost(Why::Contended));
         assert_eq!((majority(4), max_failures(4), majority(5), max_failures(5)), (3, 1, 3, 2));

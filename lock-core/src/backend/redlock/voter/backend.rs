@@ -44,7 +44,6 @@ impl Voter {
         self.state().observed().reading().map(super::clock_guard::Reading::middle)
     }
 
-    /// Awaits a call for `key` within `deadline`.
     async fn within<T>(
         &self,
         deadline: Duration,
@@ -98,19 +97,20 @@ impl Backend for Voter {
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
-        // A renewal is not gated, because it extends only keys that this owner holds on the server. A renewal must work
-        // during a quarantine: after a power cut no new lock is granted, but locks that a majority has kept continue.
+        // A renewal does not pass the gate, the check that the server has forgotten no lease: it extends only keys that
+        // this owner holds on the server. A renewal must work during a quarantine: after a power cut no new lock is
+        // granted, but locks that a majority has kept continue.
         self.server.renew(batch).await
     }
 
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
-        // A release is not gated, because it compares the owner, and removes only keys that this owner holds.
+        // A release does not pass the gate, because it compares the owner, and removes only keys that this owner holds.
         let deadline = self.server.shared().config.deadline_of_release(claim.ttl);
         self.within(deadline, &claim.key, self.server.release(claim, keep_for)).await
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
-        // This request is not gated, because the script makes a token only while this owner certainly holds the key.
+        // This request does not pass the gate: the script makes a token only while this owner certainly holds the key.
         let deadline = self.server.deadline(claim.ttl);
         let made = self.within(deadline, &claim.key, self.server.fence(claim)).await?;
         made.map_err(|reason| LockError::lost(&claim.key, reason))

@@ -1,4 +1,5 @@
-//! Registers a server. This registration, the *bootstrap*, is the only way to load the gated scripts into a server.
+//! Registers a server as a voter. This registration, the *bootstrap*, is the only way to load the *gated* scripts,
+//! which can grant a lock, into a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,15 +9,15 @@ use ::redis::{Pipeline, Value};
 use super::scripts::{ALL, MARKER, ONE, RUN_ID_LEN, boot_script};
 use crate::backend::redis::error::Failure;
 
-/// The result of the last bootstrap over a connection. Every gated request needs this result.
+/// The result of the last bootstrap over a connection. Every call of a gated script needs this result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Registration {
     pub(super) run: [u8; RUN_ID_LEN],
-    /// The contents of the marker in one text, which every request contains. So even a cached script detects that the
-    /// marker is not the marker of this registration. This happens in another database of the server, behind a proxy
-    /// that reconnects, or on a running server that became a replica.
+    /// The contents of the marker (the key `lock:voter`) in one text, which every request contains. So even a cached
+    /// script detects that the marker is not the marker of this registration. This may happen in another database of
+    /// the server, behind a proxy that reconnects, or on a running server that became a replica.
     pub(super) marker_digest: Arc<[u8]>,
-    /// The end of the quarantine by the server's clock, in us.
+    /// The end of the quarantine, in which the server does not vote, by the server's clock, in us.
     pub(super) till: i64,
     /// The SHA-1 of the script for one claim.
     pub(super) one: [u8; 40],
@@ -35,7 +36,7 @@ pub(super) struct Boot {
 }
 
 /// Returns the commands of a bootstrap: `MULTI; EVAL boot; SCRIPT LOAD ..; EXEC`. The commands are one transaction,
-/// because a restart between two commands would load the scripts into a server without a marker of its run.
+/// because after a restart between two commands, the scripts would be loaded into a server without a marker of its run.
 pub(super) fn transaction(max_millis: u64, new_cluster: bool) -> Pipeline {
     let mut commands = Pipeline::with_capacity(5);
     commands.cmd("MULTI");

@@ -70,7 +70,8 @@ impl Voter {
 
     /// Connects to all voters of a quorum, in the order of `urls`. A majority must answer within the `connect_timeout`.
     /// A voter that is down is dialled until it answers. From then on, it votes. This function also compares the clocks
-    /// of the servers. A server whose clock differs from the others does not vote for the time of the longest lease.
+    /// of the servers. A server whose clock differs from the others does not vote at first, for about the time of the
+    /// longest lease.
     ///
     /// # Errors
     ///

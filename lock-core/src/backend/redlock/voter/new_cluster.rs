@@ -89,7 +89,7 @@ impl Voter {
     }
 }
 
-/// Refuses a server that contains any key other than the marker.
+/// Returns an error if the server contains any key other than the marker.
 async fn empty(session: &Session<Primary>) -> Result<(), Failure> {
     let mut commands = Pipeline::with_capacity(3);
     commands.cmd("INFO");

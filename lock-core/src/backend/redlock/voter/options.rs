@@ -8,8 +8,8 @@ use crate::error::{LockError, LockErrorKind, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VoterOptions {
-    /// The longest lease that a client may request. After a restart, a server does not vote for this time. Every client
-    /// must use the same value. Default: 30 s.
+    /// The longest lease that a client may request. For about this time after a restart, a server does not vote. Every
+    /// client must use the same value. Default: 30 s.
     pub max_ttl: Duration,
 }
 
@@ -23,7 +23,7 @@ impl VoterOptions {
         Self { max_ttl }
     }
 
-    /// Refuses a `max_ttl` that servers do not support.
+    /// Returns an error if `max_ttl` is outside of the limits, or has a fraction of a millisecond.
     pub(crate) fn checked(self) -> Result<Self> {
         let Self { max_ttl } = self;
         if max_ttl < Self::SHORTEST || max_ttl > Self::LONGEST {

@@ -52,7 +52,7 @@ impl Observed {
 #[derive(Debug)]
 pub(super) struct Peers {
     all: Vec<Weak<Observed>>,
-    /// Locked while a voter registers its server.
+    /// This mutex is locked while a voter registers its server.
     registering: Mutex<()>,
 }
 
@@ -73,7 +73,7 @@ impl Peers {
     /// Records the run id of `this` if no other voter has it: if one server had two votes, a majority would prove
     /// nothing. Returns whether the run id was recorded.
     pub(super) fn register(&self, this: &Observed, run: [u8; 40]) -> bool {
-        // Two names of one server may register at the same time: after a restart, both have lost their connections.
+        // Two voters with the same server may register at the same time: a restart ends the connections of both.
         let _alone = self.registering.lock();
         // The run id is not recorded for a refused voter. Otherwise the other voter with this server would be refused
         // at its next registration.
@@ -113,7 +113,7 @@ fn machine(address: &Address) -> Option<String> {
 }
 
 /// Compares `reading` with the median of `all`, which contains `reading`. Returns `None` for fewer than three clocks,
-/// because no majority of them could be right.
+/// because they could not show which of them is wrong.
 fn beside(all: &mut [Reading], reading: Reading) -> Option<i64> {
     if all.len() < 3 {
         return None;
@@ -146,7 +146,7 @@ mod tests {
             (&[0, 40, 20], 1, Some(0)),
             // With two clocks, it is unknown which clock is wrong.
             (&[0, 31_000], 1, None),
-            // With two clocks against two, it is also unknown.
+            // With two clocks against two, it is also unknown which clocks are wrong.
             (&[0, 0, 31_000, 31_000], 2, Some(0)),
             (&[0, 0, 0, 31_000], 3, Some(30_999)),
         ];

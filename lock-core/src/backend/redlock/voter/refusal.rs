@@ -18,7 +18,7 @@ pub(super) enum Refusal {
         /// The end of the quarantine by the server's clock, since 1970.
         until: Duration,
     },
-    /// The clock of the server was set.
+    /// The clock of the server was set, or differs from the clocks of the other voters.
     ClockJumped {
         left: Duration,
         /// Whether the server granted the claim. After the clock was set, the server may end that lease at any time.

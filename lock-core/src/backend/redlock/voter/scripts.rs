@@ -3,7 +3,7 @@
 use super::state::{QUARANTINE_FACTOR, QUARANTINE_MARGIN};
 use crate::backend::redis::scripts::constants::{Constant, Source};
 
-/// The key of the marker. No lock may have this name.
+/// The key of the marker, in which the bootstrap records the run of the server. No lock may have this name.
 pub(super) const MARKER: &str = "lock:voter";
 
 pub(super) static BOOT: Source = Source::new(include_str!("scripts/boot.lua"), CONSTANTS);
@@ -31,7 +31,6 @@ pub(super) static ALL: Source = Source::new(
     CONSTANTS,
 );
 
-/// The length of a server's run id.
 pub(super) const RUN_ID_LEN: usize = 40;
 
 /// The constants that only the scripts of this folder use.

@@ -39,8 +39,8 @@ impl VoterSession {
         let answers = connection.clone().send_packed_commands(&commands, 0, commands.len()).await;
         let registration = settle(voter, &answers.map_err(|error| Failure::of_error(&error))?)?;
         voter.compare_once();
-        // The count is older than the bootstrap. If keys were evicted in between, the first heartbeat registers the
-        // server again, which does no harm.
+        // The count of evicted keys is older than the bootstrap. If keys were evicted in between, the first heartbeat
+        // registers the server again, which does no harm.
         let evicted = AtomicU64::new(evicted(info).unwrap_or(0));
         Ok(Self { voter: Arc::clone(voter), registration: Mutex::new(Arc::new(registration)), evicted })
     }
@@ -88,8 +88,8 @@ fn evicted(info: &str) -> Option<u64> {
     info.lines().find_map(|line| line.strip_prefix("evicted_keys:"))?.trim().parse().ok()
 }
 
-/// Reads the answers, logs a new quarantine, and refuses a client whose `max_ttl` differs from the value of the other
-/// clients.
+/// Reads the answers to a bootstrap, logs a new quarantine, and refuses a client whose `max_ttl` differs from the value
+/// of the other clients.
 fn settle(voter: &VoterState, answers: &[Value]) -> Result<Registration, Failure> {
     let (boot, registration) = read(answers)?;
     // The quarantine counts from the arrival of the answer, so it never ends earlier in this client than on the server.

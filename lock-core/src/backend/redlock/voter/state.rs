@@ -21,7 +21,7 @@ pub(super) struct VoterState {
     observed: Arc<Observed>,
     /// The time until which the server's clock is not trusted, in us of the local clock.
     distrusted: AtomicI64,
-    /// The end of the quarantine according to the server's last answer, in us of the local clock.
+    /// The end of the quarantine (no votes) according to the server's last answer, in us of the local clock.
     quarantined: AtomicI64,
     peers: OnceLock<Arc<Peers>>,
     listeners: Listeners,

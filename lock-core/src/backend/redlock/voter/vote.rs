@@ -24,7 +24,7 @@ use crate::error::{LockError, LockErrorKind, Result};
 const TRIES: usize = 4;
 
 impl VoterState {
-    /// Refuses a claim that no voter can grant, without any I/O.
+    /// Returns an error if no voter can grant the claim. Does no I/O.
     fn check(&self, claim: &Claim) -> Result<()> {
         if claim.keys().any(|key| key.as_str() == MARKER) {
             let detail = "this name belongs to the marker of the voter: choose another one";
@@ -44,7 +44,8 @@ impl VoterState {
 }
 
 impl Voter {
-    /// Attempts the claim once. Never sends a plain `SET`: only the gated scripts may create a key.
+    /// Attempts the claim once. Never sends a plain `SET`: only the gated scripts, which check that the server has
+    /// forgotten no lease, may create a key.
     pub(super) async fn vote(&self, claim: &Claim) -> Result<Attempt> {
         let (voter, server) = (self.state(), &self.server);
         voter.check(claim)?;
@@ -78,8 +79,8 @@ impl Voter {
             // The command is created anew for each request: a bootstrap replaces the registration, and each answer
             // corrects the estimate of the server's clock, which the time limit needs.
             let reply = match live.send(&command(&live, &session.registration(), claim, end)).await {
-                // The server does not have the script, so it executed nothing. The server is registered, which loads
-                // the script, and the request is sent again.
+                // The server does not have the script, so it executed nothing. Registers the server, which loads the
+                // script, and sends the request again.
                 Err(failure) if failure.reaction == Reaction::LoadScripts => {
                     session.register_again(&live).await?;
                     continue;

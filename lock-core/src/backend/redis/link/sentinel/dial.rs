@@ -15,11 +15,11 @@ use crate::backend::redis::error::Failure;
 use crate::backend::remote::Tls;
 
 /// The minimum time limit for one sentinel after another has answered. A healthy sentinel answers within a millisecond,
-/// and a dial asks all sentinels at once.
+/// and a dial sends its requests to all sentinels at once.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Returns the time limit for one sentinel after another has answered. A request takes three round trips, or four with
-/// TLS. A dial sends two requests, and the limit must be long enough for both on a slow link.
+/// TLS. A dial sends two requests one after the other, and even on a slow link both must fit into its time limit.
 pub(super) fn patience(config: &Config) -> Duration {
     PATIENCE.max(config.dial_timeout / 3)
 }

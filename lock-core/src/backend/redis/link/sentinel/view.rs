@@ -1,4 +1,4 @@
-//! Requests from each sentinel how it watches the primary, for the doctor.
+//! Reads from each sentinel how it watches the primary, for the doctor.
 
 use std::collections::HashMap;
 

@@ -28,7 +28,7 @@ elseif not (marker[1] and since and max and counted) then
 elseif marker[1] ~= run then
   why = 2
 elseif evicted > counted or (evicted < counted and evicted > 0) then
-  -- A smaller count that is not 0: `CONFIG RESETSTAT` started a new count, and keys have been evicted since then.
+  -- If the count is smaller but not 0, `CONFIG RESETSTAT` started a new count, and keys have been evicted since then.
   why = 3
 elseif since > now then
   -- The clock was set back to a time before the quarantine began. Without this case, the quarantine would be longer by
