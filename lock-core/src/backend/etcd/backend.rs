@@ -27,17 +27,17 @@ use crate::key::Key;
 use crate::runtime::current_runtime;
 use crate::sync::Mutex;
 
-/// The remark of a ping if the user may not write the key of pings.
+/// The remark of a ping if the user has no right to write the key `lock:ping`.
 const UNWRITTEN: &str = "only reads were checked: to learn whether writes are served, give the user read and write on the key `lock:ping`";
 
-/// The longest time for which closing a store waits for the end of its sessions without keys.
+/// The longest time for which closing a store waits for its sessions without keys to end.
 const FAREWELL: Duration = Duration::from_millis(200);
 
 /// Locks in an etcd cluster.
 ///
-/// The [module](super) describes what this store does, what it saves in etcd and what it cannot promise. One value is
-/// enough for a process. It keeps one connection to one member for each tokio runtime that uses it. Dropping the value
-/// closes the connections. The locks then end with their leases.
+/// The [module](super) describes what this store does, what it saves in etcd and what it cannot promise. A process
+/// needs only one value of this type. The value keeps one connection to one member for each tokio runtime that uses the
+/// value. Dropping the value closes the connections. The locks then end with their leases.
 pub struct Etcd {
     store: Arc<Store>,
 }
@@ -99,7 +99,8 @@ impl Etcd {
             own: Weak::new(),
             min_ttl: ttl::STEP,
         };
-        // A server that is slow to accept a connection is also slow to answer.
+        // A server that is slow to accept a connection is also slow to answer. So the proof may use the rest of
+        // `limit`.
         let left = limit.saturating_sub(now().since(began)).max(members.config.timeout);
         let proved = timeout(left, prove(&store)).await.unwrap_or_else(|_| Err(Failure::no_answer(left)));
         store.min_ttl = proved.map_err(|failure| error(failure.before_any_request()))?;
@@ -132,12 +133,13 @@ async fn prove(store: &Store) -> Result<Duration, Failure> {
     // A cluster with authentication refuses this read if the client is not logged in. Such a cluster answers all other
     // requests of this function.
     match store.read(&Key::new("lock-core").map_err(|_| super::error::unexpected("a key"))?).await {
-        // The permission for a key is checked only when that key is locked.
+        // A missing right to this key is no failure: the right to a key is checked when that key is locked.
         Err(failure) if failure.reaction == Reaction::Forbidden => {}
         read => drop(read?),
     }
     let (id, given, _) = store.grant(ttl::STEP).await?;
-    // A proxy may forward all requests except keep-alives. Without this check, the first lost lock would reveal that.
+    // A proxy may forward all requests except keep-alives. Without this check, that would be noticed only when a lock
+    // is lost.
     let kept = store.keep_alive(id).await;
     let kept = kept.and_then(|kept| kept.ok_or_else(|| super::error::unexpected("the time of a lease")));
     kept.map_err(|failure| {
@@ -289,7 +291,7 @@ impl Backend for Etcd {
     }
 
     async fn close(&self) {
-        // Without a connection, this does not wait for the cluster: the leases expire.
+        // Without a connection, `close` does not wait for the cluster, because the leases expire.
         if self.store.connections.current().is_some() {
             let _ = timeout(FAREWELL, self.store.end_sessions()).await;
         }
@@ -301,7 +303,7 @@ impl Backend for Etcd {
 mod tests {
     use super::*;
 
-    /// The library moves the backend and its futures between threads.
+    /// The library moves the backend and its futures between threads, so they must be `Send`.
     #[test]
     fn bounds() {
         fn threads<T: Send + Sync + 'static>() {}

@@ -18,8 +18,8 @@ pub(super) const FORM: UrlForm = UrlForm {
 const PORT: u16 = 2379;
 
 /// The default time limit of one call, and of one dial of a store that was connected before. A healthy cluster answers
-/// a read within a few milliseconds, and a write within the time that two of its disks need. An election takes one to
-/// two seconds.
+/// a read within a few milliseconds, and a write within the time that the disks of a majority need. An election takes
+/// one to two seconds.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The settings of a URL. `Debug` shows no credentials.
@@ -27,7 +27,6 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) struct Config {
     /// Host and port of each member that the URL names; at least one.
     pub(super) members: Vec<(String, u16)>,
-    /// The name and the password.
     pub(super) user: Option<(String, String)>,
     /// The files of an `etcds://` URL; `None` without TLS.
     pub(super) tls: Option<TlsFiles>,

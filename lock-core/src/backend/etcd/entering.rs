@@ -1,4 +1,4 @@
-//! The claims of this process that enter the queues of keys, in their order of arrival.
+//! Lets the claims of this process enter the queue of a key in their order of arrival.
 //!
 //! etcd executes the concurrent requests of a connection in any order. So while a claim that may wait is requesting its
 //! entry, the claims that arrive at the same key gather. Then a task adds them to the queue in their order: one
@@ -42,8 +42,8 @@ struct Entrance {
     over: Arc<Notify>,
 }
 
-/// The message of the task to a gathered claim: its next step. It contains a turn if the claim requests its entry
-/// itself.
+/// The message of the task to a gathered claim: its next step. The message contains a turn if the claim requests its
+/// entry itself.
 pub(super) type Word = Result<(Plan, Option<Turn>), Failure>;
 
 /// A claim that may wait for its key, with the data that the task needs.
@@ -70,7 +70,7 @@ pub(super) struct Gathered {
 pub(super) enum Arrival {
     /// The claim requests its entry itself, at once.
     Enters(Turn),
-    /// The claim waits for the task of its place to add it to the queue. If `starts_task` is set, the claim starts that
+    /// The claim waits until the task of its place adds it to the queue. If `starts_task` is set, the claim starts that
     /// task.
     Gathers { place: Place, starts_task: bool },
 }
@@ -82,7 +82,6 @@ pub(super) struct Turn {
     number: u64,
 }
 
-/// The place of a gathered claim.
 pub(super) struct Place {
     /// The number of the task that adds the claim to the queue.
     pub(super) task: u64,
@@ -136,7 +135,7 @@ impl Entering {
         Some(Arc::clone(&entrance.over))
     }
 
-    /// Returns the claims that have gathered since the last call of a task. If no claim has gathered and the task `has`
+    /// Returns the claims that have gathered since the last call by a task. If no claim has gathered and the task `has`
     /// none left, this ends the task. A task that was forgotten gets no more claims.
     pub(super) fn gathered(&self, line: &[u8], task: u64, has: bool) -> Vec<Gathered> {
         let gathered = self.change(line, |entrance| {
@@ -172,7 +171,7 @@ impl Entering {
         }
     }
 
-    /// Ends the wait for a task that has ended or makes no progress. The gathered claims then enter by themselves.
+    /// Ends the wait for a task that has ended or makes no progress. The gathered claims then send their own requests.
     pub(super) fn forget_task(&self, line: &[u8], task: u64) {
         let gathered = self.change(line, |entrance| {
             let is_it = entrance.task.is_some_and(|(number, _)| number == task);
@@ -184,7 +183,7 @@ impl Entering {
         drop(gathered);
     }
 
-    /// Changes the entrance of a queue. Removes it if it has neither turns nor a task.
+    /// Changes the entrance of a queue. Then removes the entrance if it has neither turns nor a task.
     fn change<T>(&self, line: &[u8], change: impl FnOnce(&mut Entrance) -> T) -> Option<T> {
         let mut state = self.0.lock();
         let entrance = state.entrances.get_mut(line)?;
@@ -233,7 +232,7 @@ impl Gathered {
 }
 
 impl Drop for Gathered {
-    /// Wakes a claim that got no message. The claim then enters by itself.
+    /// Wakes a claim that got no message. The claim then sends its own request.
     fn drop(&mut self) {
         if let Some(told) = self.told.take() {
             survives(|| drop(told));
@@ -242,17 +241,17 @@ impl Drop for Gathered {
 }
 
 impl Place {
-    /// Waits for the message of the task. Returns `None` if the claim must enter by itself.
+    /// Waits for the message of the task. Returns `None` if the claim must send its own request.
     pub(super) async fn told(&mut self) -> Option<Word> {
         (&mut self.told).await.ok()
     }
 
-    /// Withdraws the claim if no request may contain it. Returns whether the claim was withdrawn.
+    /// Withdraws the claim, except if a request may already contain it. Returns whether the claim was withdrawn.
     pub(super) fn withdraw(&self) -> bool {
         self.wanted.state.compare_exchange(WAITING, GONE, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Withdraws the claim in any case. Returns whether no request may contain the claim.
+    /// Withdraws the claim in any case. Returns whether it is certain that no request contains the claim.
     pub(super) fn leave(&self) -> bool {
         self.wanted.state.swap(GONE, Ordering::AcqRel) == WAITING
     }

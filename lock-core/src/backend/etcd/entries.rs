@@ -1,5 +1,5 @@
-//! The entries of this process in the queues of keys. Each entry is recorded before the request that creates it is
-//! sent, and stays recorded until its release.
+//! Records the entries of this process in the queues of keys. Each entry is recorded before the request that creates it
+//! is sent, and stays recorded until its release.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -70,14 +70,14 @@ pub(super) struct Mine {
     pub(super) modified: i64,
     /// A time at which the entry was certainly bound to the lease.
     pub(super) bound: Moment,
-    /// The latest of three times: the waiter attempted the claim, it began to wait for its turn, or a request to delete
-    /// the entry was sent.
+    /// The time of the latest of three events: the claim was attempted, its waiter began to wait for its turn, or a
+    /// request to delete the entry was sent.
     pub(super) asked: Moment,
     pub(super) holds: bool,
     /// The revision from which the fencing tokens of the entry are counted, if it is known.
     pub(super) since: Option<Since>,
     /// Other leases to which an unanswered request may have bound the entry, or may still bind it. Until the entry is
-    /// written again, no grant relies on its lease.
+    /// written again, no grant relies on the lease of the entry.
     pub(super) maybe: Vec<i64>,
     /// The separate leases of the entry, which the release revokes.
     pub(super) own_leases: Vec<i64>,
@@ -175,7 +175,7 @@ impl Entries {
     }
 
     /// Records an entry that is about to be created and bound to `lease`. Returns its stored key. The names in `used`
-    /// belong to other entries.
+    /// belong to other entries, and are not chosen.
     pub(super) fn begin(&self, id: &Id, lease: &Lease, told: Told, used: &[Vec<u8>], at: Moment) -> Vec<u8> {
         let mut table = self.0.lock();
         let stored = table.free_names(&id.line, lease.id(), used).next().unwrap_or_default();
@@ -213,8 +213,8 @@ impl Entries {
         let known = table.remove(id).filter(|mine| mine.stored == entry.stored);
         let mut mine = known.unwrap_or_else(|| Mine {
             stored: entry.stored.clone(),
-            // This process has no session for the lease, so it binds the entry to another one before the claim relies
-            // on it.
+            // This process has no session for the lease. So it binds the entry to another lease before the claim relies
+            // on the entry.
             lease: Lease::Own { id: entry.lease, ttl: Duration::ZERO, sent: now() },
             created: None,
             modified: 0,
@@ -232,8 +232,8 @@ impl Entries {
     }
 
     /// Marks an entry as a holder of its key since `revision`. `revision` is `None` if other holders may have the same
-    /// revision. Returns the state of the entry, or `None` if it is not certainly bound to a live lease. This check is
-    /// needed here, because an earlier check of the lease may be outdated.
+    /// revision. Returns the state of the entry, or `None` if the entry is not certainly bound to a live lease. This
+    /// check is needed here, because an earlier check of the lease may be outdated.
     pub(super) fn grant(&self, id: &Id, revision: Option<i64>) -> Option<Mine> {
         let mut table = self.0.lock();
         let mine = table.entries.get_mut(id).filter(|mine| mine.is_certain() && !mine.lease.is_over())?;
@@ -327,7 +327,7 @@ impl Entries {
         let is_it = |mine: &&mut Mine| mine.stored == given_up.stored;
         match (table.entries.get_mut(id).filter(is_it), found) {
             (Some(mine), Some(entry)) if entry.owner == Some(id.owner) => mine.saw(entry),
-            // An unanswered request may still create the entry.
+            // The record of an unanswered creation stays, because the request may still create the entry.
             (Some(mine), None)
                 if mine.created.is_some() && mine.modified == given_up.modified && !mine.holds =>
             {

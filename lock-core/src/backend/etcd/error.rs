@@ -23,8 +23,8 @@ pub(crate) enum Reaction {
 /// A failure of the store.
 pub(crate) type Failure = remote::Failure<Reaction>;
 
-/// Converts a status to a failure. It compares the texts of etcd's `rpctypes/error.go`, because the codes differ
-/// between versions.
+/// Converts a status to a failure. Compares the texts of etcd's `rpctypes/error.go`, because the codes differ between
+/// versions.
 pub(crate) fn of_status(status: &Status) -> Failure {
     let text = status.message();
     let says = |part: &str| text.contains(part);
@@ -61,7 +61,7 @@ pub(crate) fn of_status(status: &Status) -> Failure {
         )
         .permanent()
         .with_reaction(Reaction::Forbidden),
-        // etcd refuses such a request before the members agree on it.
+        // etcd refuses such a request before the members agree on it, so it is not executed.
         () if says("too many requests") => unavailable("it is overloaded and refuses requests"),
         () if says("too many operations in txn") => refused(
             "this claim has more keys than one transaction may have: raise `--max-txn-ops` of the server, or lock \

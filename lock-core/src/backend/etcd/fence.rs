@@ -1,9 +1,10 @@
-//! Fencing tokens. A token consists of the revision of the transaction that made an entry the holder, and of the number
-//! of hand-offs since then.
+//! Makes fencing tokens. A token consists of the revision of the transaction that made an entry the holder, and of the
+//! number of hand-offs since then.
 //!
-//! The whole cluster has one revision, which only grows. The transaction runs while no earlier owner holds the key. The
-//! revision at which the entry was created is not enough. A claim of several keys needs one number that is larger than
-//! the tokens of all earlier holders of its keys, and smaller than the tokens of all queued claims.
+//! The whole cluster has one revision, which only grows. The transaction that makes an entry the holder runs while no
+//! earlier owner holds the key. The revision at which the entry was created is not enough. A claim of several keys
+//! needs one number that is larger than the tokens of all earlier holders of its keys, and smaller than the tokens of
+//! all queued claims.
 //!
 //! The last [`BITS`] bits count the hand-offs inside a process, so no token has to be stored. When a grant has used up
 //! these bits, its holder writes the entries again, and the tokens continue from the revision of that write.
@@ -41,9 +42,9 @@ impl Store {
             if let Some(token) = since.and_then(|since| token(claim, since)) {
                 return Ok(Ok(token));
             }
-            // The grant is a reader or a permit that has waited, or it was handed off a million times. Its holder
-            // writes the entries again while it holds the keys. The revision of that write is larger than all earlier
-            // revisions, and no other grant of these keys has it.
+            // The grant belongs to a reader or a permit that has waited, or it was handed off a million times. So the
+            // entries are written again while the claim holds the keys. The revision of that write is larger than all
+            // earlier revisions, and no other grant of these keys has it.
             let Some(revision) = self.touch(&ids, &mine).await? else { continue };
             let mut made = Since { revision, handoffs: if since.is_some() { claim.handoffs } else { 0 } };
             for (id, before) in ids.iter().zip(&mine) {

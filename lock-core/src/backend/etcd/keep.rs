@@ -1,4 +1,4 @@
-//! The calls that begin the sessions of a store, keep them alive, and end them.
+//! Begins the sessions of a store, keeps them alive, and ends them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::backend::BoxFuture;
 use crate::backend::remote::join_all;
 use crate::clock::Moment;
 
-/// The entry of a waiter is deleted if the waiter is not polled for this time or longer. A polled waiter sends a
-/// request every two seconds.
+/// The entry of a waiter is deleted if the waiter is not polled for this time, or for the ttl of its session if that is
+/// longer. A polled waiter sends a request every two seconds.
 const UNASKED: Duration = Duration::from_secs(4);
 
-/// The largest number of entries of unpolled waiters that one round deletes.
+/// The largest number of entries of unpolled waiters that are deleted after one keep-alive.
 const GIVEN_UP: usize = 16;
 
 impl Store {
@@ -56,8 +56,8 @@ impl Store {
 
     /// Sends one keep-alive, and reads the keys of the lease.
     ///
-    /// The lease is counted from before a linearizable read. A leader that hung may not have noticed that it was
-    /// replaced. Such a leader still answers keep-alives, although another member counts the lease, but it cannot
+    /// The lease is counted from the moment before a linearizable read. A leader that hung may not have noticed that it
+    /// was replaced. Such a leader still answers keep-alives, although another member counts the lease. But it cannot
     /// answer the read. The new leader has started every lease from its full length.
     async fn round(&self, session: &Arc<Session>) -> Result<(), Failure> {
         let sent = now();
@@ -77,8 +77,9 @@ impl Store {
         }
     }
 
-    /// Deletes the entries of waiters that were not polled for a whole ttl. Such an entry does not expire, because
-    /// other waiters keep the shared lease alive. A future that is not polled must not delay the waiters behind it.
+    /// Deletes the entries of waiters that were not polled for a whole ttl (see [`UNASKED`]). Such an entry does not
+    /// expire, because other waiters keep the shared lease alive. A future that is not polled must not delay the
+    /// waiters behind it.
     ///
     /// A waiter that is polled again before the deletion writes its entry again. The changed entry is not deleted. The
     /// round does not wait for the deletions, because a cluster whose disk hangs still keeps leases alive.
@@ -95,8 +96,8 @@ impl Store {
         });
     }
 
-    /// Deletes an entry if it was not written since `mine`. Otherwise reads the entry, because the answer to an earlier
-    /// request may be lost.
+    /// Deletes an entry if it was not written since its state `mine` was recorded. Otherwise reads the entry, because
+    /// the answer to an earlier request may be lost.
     async fn delete_unwritten(&self, id: &Id, mine: &Mine) -> Result<(), Failure> {
         let mut mine = mine.clone();
         loop {
@@ -109,7 +110,7 @@ impl Store {
             let found = self.txn(deletes).await?.ranges().flat_map(|range| range.kvs).next().map(Entry::new);
             self.entries.deleted(id, &mine, found.as_ref());
             // If the answer to the creation was never read, this request is the first to read the revision of the
-            // entry.
+            // entry. Then the deletion is tried again with this revision.
             let is_new = |seen: &Mine| mine.created.is_none() && seen.created.is_some() && !seen.is_certain();
             match self.entries.get(id).filter(is_new) {
                 Some(seen) => mine = seen,

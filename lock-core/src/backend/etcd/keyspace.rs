@@ -1,4 +1,4 @@
-//! The names of the stored keys.
+//! Defines the names of the stored keys.
 //!
 //! ```text
 //! <key>/<name>     an entry of the queue of <key>: a holder or a waiter
@@ -18,7 +18,7 @@ use crate::owner::{Owner, OwnerToken};
 /// The byte between a key and the name of an entry.
 const SLASH: u8 = b'/';
 
-/// Returns the key as it is stored.
+/// Returns a key as it is stored: percent-encoded.
 fn encoded(key: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(key.len() + 34);
     for byte in key.bytes() {
@@ -46,7 +46,7 @@ fn range_of(prefix: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
             return (prefix, end);
         }
     }
-    // A prefix that is empty or has only 0xff bytes has no end.
+    // The range of a prefix that is empty or has only 0xff bytes has no end. etcd represents this by a zero byte.
     (if prefix.is_empty() { vec![0] } else { prefix }, vec![0])
 }
 
@@ -62,13 +62,14 @@ pub(super) fn beginning_with(prefix: &str) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// Returns the stored key of the entry with this `number` that was created under the lease `id`. `line` is the
-/// beginning of all entries of its queue.
+/// beginning of the stored keys of all entries in the queue.
 pub(super) fn entry(line: &[u8], id: i64, number: usize) -> Vec<u8> {
     let name = if number == 0 { format!("{id:x}") } else { format!("{id:x}-{number}") };
     [line, name.as_bytes()].concat()
 }
 
-/// Returns the sort key of entries that one transaction has created. It orders them by the number in their names.
+/// Returns the sort key of entries that one transaction has created. This sort key orders the entries by the number in
+/// their names.
 pub(super) fn order(stored: &[u8]) -> (usize, &[u8]) {
     (stored.len(), stored)
 }
@@ -80,8 +81,8 @@ pub(super) fn key_of_entry(stored: &[u8]) -> Option<String> {
     if name.is_empty() || more.is_some() { None } else { decoded(key) }
 }
 
-/// Returns the id of the lease that keeps the keys of `owner` locked after their release. It collides with another id
-/// with a probability of 2^-63.
+/// Returns the id of the lease that keeps the keys of `owner` locked after their release. The id collides with another
+/// id with a probability of 2^-63.
 pub(super) fn keeping_lease(owner: Owner) -> i64 {
     let digest = Sha256::new().chain_update(b"keep ").chain_update(owner.token().as_str()).finalize();
     let id = digest[..8].iter().fold(0, |id, &byte| (id << 8) | i64::from(byte));

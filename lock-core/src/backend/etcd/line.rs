@@ -1,5 +1,5 @@
-//! The queue of one key as etcd stores it: its entries in the order of the revisions at which they were created. Entries
-//! that one transaction has created are ordered by the numbers in their names.
+//! The queue of one key as etcd stores it: the entries in the order of the revisions at which they were created.
+//! Entries that one transaction has created are ordered by the numbers in their names.
 
 use std::time::Duration;
 
@@ -18,10 +18,8 @@ const KEPT: &str = " kept=1";
 /// The lease id of an entry that has no lease. Only other programs write such entries.
 pub(super) const NO_LEASE: i64 = 0;
 
-/// One entry of a queue.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// The stored key.
     pub(super) stored: Vec<u8>,
     /// The revision at which the entry was created.
     pub(super) created: i64,
@@ -127,7 +125,7 @@ impl Line {
         for event in events {
             let is_put = event.kind == 0;
             // A late report of the watch may be older than the last read. One report contains all changes of a
-            // revision.
+            // revision, so it is enough to compare with the revision of that read.
             let Some(kv) = event.kv.filter(|kv| kv.mod_revision > read) else { continue };
             self.revision = kv.mod_revision;
             let entries = self.queue.entries_mut();
@@ -173,8 +171,8 @@ impl Line {
         Some(conflict::in_use("the key", Use::Lock(holds), Use::Lock(mode)))
     }
 
-    /// Returns the answer for a refused `claim`. If the claim waits, its entry is at `place` and was queued at
-    /// `queued_at`.
+    /// Returns the answer for a `claim` that is not granted. If the claim waits, its entry is at `place` and was queued
+    /// at `queued_at`.
     pub(super) fn held(&self, claim: &Claim, place: Option<usize>, queued_at: Option<Moment>) -> Held {
         let holding = self.queue.holders().len();
         let place = place.filter(|place| *place >= holding);

@@ -6,7 +6,6 @@ use crate::clock::Moment;
 /// The last entry of a queue that was read, with the revision at which it was created; `None` if the queue was empty.
 pub(super) type Behind = Option<(Vec<u8>, i64)>;
 
-/// The next step of a claim without an entry.
 pub(super) enum Plan {
     Refused(Attempt),
     Put(Put),
@@ -32,7 +31,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Returns the answer for a claim that now waits behind `before` entries. Its attempt started at `began`.
+    /// Returns the answer for a claim that now waits behind `before` entries. The attempt started at `began`.
     pub(super) fn behind(&self, before: usize, began: Moment) -> Held {
         let ahead = Some(before.saturating_sub(self.holding));
         Held { waiters: ahead, position: ahead, queued_at: Some(began), ..self.held.clone() }

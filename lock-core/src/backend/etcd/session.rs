@@ -8,15 +8,15 @@
 //! quarters of its ttl.
 //!
 //! **What keeps a lease alive.** Both the renewals of locks and the waiters keep the lease of their entries alive. Each
-//! of them needs a recent keep-alive. Concurrent callers share one keep-alive. An unused lease expires. If a waiter is
-//! not polled for a whole ttl (at least four seconds), its entry is deleted, because a separate lease would have
-//! expired in that time.
+//! renewal and each waiter needs a recent keep-alive. Concurrent callers share one keep-alive. An unused lease expires.
+//! If a waiter is not polled for a whole ttl (at least four seconds), its entry is deleted, because a separate lease
+//! would have expired in that time.
 //!
-//! **When a lease is retired.** If a request that creates an entry is not answered, it may be executed late, after its
-//! owner has released the key. So the lease of such a request is *retired*: no other entry is bound to it. The locks
-//! under it move to another lease at their next renewal. Then the retired lease is revoked, or it expires. The same
-//! applies to a release that is not answered. A request that only binds an existing entry to a lease does not retire
-//! the lease, because it has no effect after the entry was written or deleted.
+//! **When a lease is retired.** If a request that creates an entry is not answered, the request may be executed late,
+//! after the owner has released the key. So the lease of such a request is *retired*: no other entry is bound to this
+//! lease. The locks under the retired lease move to another lease at their next renewal. Then the retired lease is
+//! revoked, or it expires. The same applies to a release that is not answered. A request that only binds an existing
+//! entry to a lease does not retire the lease: after the entry was written or deleted, such a request has no effect.
 //!
 //! When a lease is lost, all its entries are lost too. Their owners are notified together, and the next lock gets
 //! another lease.
@@ -41,7 +41,7 @@ pub(super) struct Session {
     pub(super) asked: Duration,
     /// The ttl that the server granted.
     pub(super) ttl: Duration,
-    /// The last answered keep-alive. After its sending, the lease lives for `ttl`, whichever member leads.
+    /// The last answered keep-alive. From the time when it was sent, the lease lives for `ttl`, whichever member leads.
     proof: Mutex<Proof>,
     pub(super) rounds: SingleFlight<Result<(), Failure>>,
     /// Whether an unanswered request may still take effect under this lease.
@@ -53,7 +53,7 @@ pub(super) struct Session {
 #[derive(Clone)]
 pub(super) struct Proof {
     pub(super) sent: Moment,
-    /// The stored keys that a read after the keep-alive found bound to the lease; `None` if that read failed.
+    /// The stored keys that were bound to the lease, according to a read after `sent`; `None` if that read failed.
     pub(super) keys: Option<Arc<HashSet<Vec<u8>>>>,
 }
 
@@ -92,8 +92,8 @@ impl Session {
             asked: ttl,
             ttl,
             proof: Mutex::new(Proof { sent, keys: None }),
-            // The last argument is how long a caller waits for the round of another caller, whose runtime may be
-            // blocked. A second round does no harm.
+            // The last argument is how long a caller waits for the keep-alive of another caller, whose runtime may be
+            // blocked. A second keep-alive does no harm.
             rounds: SingleFlight::new(Duration::ZERO, ttl / 8),
             retired: AtomicBool::new(false),
             over: AtomicBool::new(false),
@@ -143,8 +143,8 @@ impl Session {
         });
     }
 
-    /// Returns whether a round after `bound` did not find `key` under the lease. At `bound`, the key was bound to the
-    /// lease.
+    /// Returns whether the last keep-alive was sent after `bound`, and its read did not find `key` under the lease. At
+    /// `bound`, the key was bound to the lease.
     pub(super) fn lacks(&self, key: &[u8], bound: Moment) -> bool {
         let proof = self.proof.lock();
         bound.is_past(proof.sent) && proof.keys.as_ref().is_some_and(|keys| !keys.contains(key))
@@ -155,7 +155,7 @@ impl Session {
     }
 }
 
-/// Returns how much of a lease is left at `at`. Its last keep-alive was sent at `sent`.
+/// Returns how much of a lease is left at `at`. The last keep-alive was sent at `sent`.
 fn left(sent: Moment, ttl: Duration, at: Moment) -> Duration {
     sent.plus(ttl).remaining(at).saturating_sub(at.since(sent) / 100)
 }

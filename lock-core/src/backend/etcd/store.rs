@@ -1,4 +1,4 @@
-//! The requests that the calls of the store send.
+//! Sends the requests of the store's calls.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -86,7 +86,6 @@ impl Store {
         if self.connections.connector().config.rounds_ttl { given.min(asked) } else { given }
     }
 
-    /// Runs a call within its deadline.
     pub(super) async fn within<T>(
         &self,
         deadline: Duration,
@@ -155,7 +154,7 @@ impl Store {
         let mut lines = Vec::with_capacity(ops.len());
         for part in ops.chunks(OPS) {
             let answer = self.txn(TxnRequest { success: part.to_vec(), ..TxnRequest::default() }).await;
-            // A read changes nothing in the store.
+            // A read changes nothing in the store, so its failure is not ambiguous.
             let answer = answer.map_err(Failure::before_any_request)?;
             let revision = answer.revision();
             let mut ranges = answer.ranges();

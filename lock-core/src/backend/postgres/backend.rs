@@ -1,4 +1,4 @@
-//! Postgres as a lock store: the calls and their deadlines.
+//! Implements [`Postgres`]: connecting, and the `Backend` calls with their deadlines.
 
 use std::fmt;
 use std::sync::{Arc, Weak};

@@ -38,7 +38,7 @@ pub struct PostgresBuilder {
     session_pooling: bool,
 }
 
-/// The server that sends the notifications.
+/// The server from which the store receives notifications, if any.
 enum Notifications {
     Here,
     With(Box<tokio_postgres::Config>),

@@ -48,7 +48,7 @@ pub(crate) const LEASE_OVER: &str = "LC001";
 /// The error of a migration that finds the tables of a later version; see tables.sql.
 pub(crate) const LATER_VERSION: &str = "LC003";
 
-/// The error of a call in a transaction with an older snapshot; see shared.sql.
+/// The error of a call in a transaction whose isolation level is not READ COMMITTED; see shared.sql.
 pub(crate) const OTHER_ISOLATION: &str = "LC002";
 
 /// The error of a call that timed out while it waited for a row.
@@ -119,7 +119,7 @@ const RULES: &[Rule] = &[
         "the server is a standby, or the transaction is read-only: locks, and the check of a lease, need a primary and a \
          transaction that may write",
     ),
-    // A pooler sends this when it loses the connection to the server.
+    // A pooler sends this error when it loses its connection to the server.
     doubtful("08", "the connection between the pooler and the server failed"),
 ];
 
@@ -158,14 +158,14 @@ impl Failure {
         Self::new(LockErrorKind::Unavailable, text).permanent().with_reaction(Reaction::Reconnect)
     }
 
-    /// Returns the failure of a server that allows no writes in any session.
+    /// Returns the failure of a server whose transactions are read-only by default.
     pub(crate) fn read_only() -> Self {
         let text = "transactions are read-only by default; set `default_transaction_read_only` of the server, the database \
                     or the user to `off`";
         Self::new(LockErrorKind::Unavailable, text).permanent().with_reaction(Reaction::Reconnect)
     }
 
-    /// Returns the failure of a call because the row of its key or of its grant is locked.
+    /// Returns the failure of a call that found the row of its key or of its grant locked.
     pub(crate) fn locked() -> Self {
         Self::new(LockErrorKind::Unavailable, LOCKED).temporary()
     }
@@ -230,7 +230,7 @@ impl Failure {
         }
         let message: String = message.chars().take(160).collect();
         let Some(rule) = rule_of(code) else {
-            // A failed statement was rolled back as a whole.
+            // A failed statement was rolled back as a whole, so its outcome is known.
             let text = format!("the server answered {code}: {message}");
             return Self::new(LockErrorKind::Unavailable, text).permanent();
         };

@@ -1,4 +1,4 @@
-//! Connections that the application opens.
+//! Defines the connections that the application opens for the store.
 
 use std::fmt;
 use std::future::Future;
@@ -18,7 +18,8 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type NextMessage =
     Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, Error>>> + Send>;
 
-/// A function that opens a connection of the application. The store calls it when it needs a connection.
+/// A function that opens a connection of the application. The store calls this function when the store needs a
+/// connection.
 pub(crate) type Opener =
     Arc<dyn Fn(tokio_postgres::Config) -> BoxFuture<'static, Result<OpenConnection, BoxError>> + Send + Sync>;
 
@@ -44,8 +45,8 @@ pub struct OpenConnection {
 }
 
 impl OpenConnection {
-    /// Wraps a connection of tokio-postgres. The store drives it on the runtime that needs it, and receives its
-    /// notifications.
+    /// Wraps a connection of tokio-postgres. The store drives the connection on the runtime that needs it, and receives
+    /// the notifications of the connection.
     ///
     /// # Examples
     ///

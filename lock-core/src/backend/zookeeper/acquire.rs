@@ -26,7 +26,7 @@ impl First {
     /// of this session may [hand the key off](super::grants::Grants::may_serve) to this claim.
     fn new(ask: Ask, busy: bool, is_ours: bool) -> Self {
         let looks = match ask {
-            // A claim to which the process hands the key off gets no place in the queue.
+            // A claim to which this process may hand the key off gets no place in the queue.
             Ask::Enqueue { room: None } => is_ours,
             Ask::Enqueue { room: Some(_) } => true,
             Ask::Probe | Ask::Try => busy || is_ours,
@@ -40,8 +40,8 @@ impl Site<'_> {
     /// deadline.
     pub(super) async fn attempt(&self, ask: Ask) -> Result<Attempt, Failure> {
         let answer = self.attempt_until_answered(ask).await;
-        // After any failure, a node stays until the claim is released. If the session is over, it is unknown whether a
-        // node exists.
+        // If the claim may have a node, the failure is in doubt, because the node stays until the claim is released. If
+        // the session is over, it is unknown whether a node exists.
         let has_none = matches!(self.entry(), Ok(None));
         answer.map_err(|failure| if has_none { failure } else { failure.in_doubt() })
     }
@@ -93,7 +93,7 @@ impl Site<'_> {
             }
         }
         let exists = self.session.with(|grants| grants.has_node_in(&self.directory))?;
-        // The wait takes at most a quarter of the claim's deadline.
+        // The wait for the turn takes at most a quarter of the claim's deadline.
         let patience = self.config.deadline(self.claim.ttl) / 4;
         let mut turn = self.session.turns.begin(&self.directory, exists, patience).await;
         self.session.with(|grants| grants.begin(&self.prefix, self.claim))?;
@@ -199,7 +199,8 @@ impl Site<'_> {
             None if self.claim.fencing => self.fence().await?,
             token => token,
         };
-        // If the request was a read, the last proof of the session may be older than the request.
+        // If the request was a read, the last proof of the session may be older than the request, and may no longer
+        // suffice.
         let certain = self.session.certain(sent);
         if certain.is_zero() {
             return Err(Failure::new(LockErrorKind::Unavailable, "the session is not certain").in_doubt());
@@ -248,7 +249,7 @@ impl Site<'_> {
         line: &Line,
         queued: Option<(Moment, usize)>,
     ) -> Result<Held, Error> {
-        // The next request notices if the session is over.
+        // The error is ignored, because the next request notices that the session is over.
         let _ = self.session.with(|grants| grants.was_busy(&self.directory, true));
         if ask == Ask::Probe {
             return Ok(Held::default());
@@ -260,8 +261,8 @@ impl Site<'_> {
         };
         Ok(Held {
             remaining: None,
-            // This is not set for a holder of another library, because waiters are notified of its release as of any
-            // other.
+            // This is not set for a holder of another library, because the release of such a holder also notifies the
+            // waiters.
             foreign: false,
             holder,
             waiters: Some(line.waiters().len() - usize::from(self.own_waits(line))),
@@ -269,7 +270,7 @@ impl Site<'_> {
             own: self.own_holds(line),
             queued_at: queued.map(|(sent, _)| sent),
             key: None,
-            // The node is the grant, so this store keeps no key locked after its release.
+            // The node is the grant, so this store keeps no key locked after a release.
             kept: false,
         })
     }

@@ -145,7 +145,7 @@ impl Several<'_> {
         surveyed: &[Surveyed],
         created: Option<i64>,
     ) -> Result<Attempt, Failure> {
-        // If every queue was last changed by the transaction, no node was deleted from any queue since then.
+        // If every queue was last changed by the transaction, no earlier holder of a key can have a larger token.
         let newborn = |number: i64| surveyed.iter().all(|line| line.seen.changed == number);
         let token = created.filter(|number| newborn(*number)).and_then(|number| at_birth(number, number));
         let are_here = self

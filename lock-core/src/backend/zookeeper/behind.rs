@@ -1,4 +1,4 @@
-//! The node behind which a claim waits.
+//! Records and checks the node behind which a claim waits.
 //!
 //! A claim cannot hold its key before that node is deleted. Every two seconds, each waiter requests the key again. In a
 //! long queue, such a request only checks whether that one node still exists. If a thousand waiters each read all

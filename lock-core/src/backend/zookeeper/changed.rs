@@ -1,4 +1,4 @@
-//! Waits until the previous node is deleted, or until the queue has changed.
+//! Waits until the node before the claim's node is deleted, or until the queue has changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,7 +116,7 @@ impl Site<'_> {
     }
 }
 
-/// The longest time between two reads of a copy without a reported change, in case a report is lost.
+/// The longest time between two reads of the directory, in case the report of a change is lost.
 const ANYWAY: Duration = Duration::from_secs(2);
 
 /// Reads the nodes of a directory after each change, and updates the copy.

@@ -50,7 +50,6 @@ pub(super) enum Auth {
 /// The content of a URL.
 #[derive(Clone)]
 pub(super) struct Config {
-    /// Each server with its port.
     pub(super) hosts: Vec<(String, u16)>,
     /// The directory in which the directories of the keys are.
     pub(super) base: String,
@@ -185,7 +184,7 @@ impl Config {
     }
 
     /// Returns the options for the creation of a node. If the URL has a user, only that user has access to the node. In
-    /// that case, the servers insert all authenticated users of the session into its access control list.
+    /// that case, the servers insert all authenticated users of the session into the node's access control list.
     pub(super) fn node(&self, mode: CreateMode) -> CreateOptions<'static> {
         let open = self.credentials.is_none();
         mode.with_acls(if open { Acls::anyone_all() } else { Acls::creator_all() })

@@ -76,7 +76,8 @@ impl Config {
         }
         match client.create(&self.base, b"", &self.node(CreateMode::Persistent)).await {
             Err(error @ (Error::InvalidAcl | Error::AuthFailed)) => Err(error),
-            // The node exists, and this user may lack the right to create nodes in its parent.
+            // Any other answer shows that the servers know the user. The node exists, and the user may lack the right
+            // to create it.
             _ => Ok(()),
         }
     }

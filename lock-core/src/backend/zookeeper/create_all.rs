@@ -77,7 +77,7 @@ impl Several<'_> {
                     return Ok(Made { nodes: nodes.collect(), lines });
                 }
                 (Err(error), _) => match source(error) {
-                    // The servers delete a container some time after its last node was deleted.
+                    // A directory is missing: the servers delete a container some time after its last node was deleted.
                     Error::NoNode => self.make_directories().await?,
                     error => return Err(error),
                 },

@@ -13,7 +13,7 @@ impl Site<'_> {
     pub(super) async fn downgrade(&self) -> Result<bool, Failure> {
         self.session.with(|grants| grants.deletes(&self.prefix, true))?;
         let is_reader = self.become_reader().await?;
-        // A failure skips this line, because the deletion of the old node may still be reported then.
+        // A failure skips this line, because after a failure the deletion of the old node may still be reported.
         self.session.with(|grants| grants.deletes(&self.prefix, false))?;
         Ok(is_reader)
     }

@@ -5,7 +5,6 @@ use zookeeper_client::Error;
 use crate::backend::remote;
 use crate::error::LockErrorKind;
 
-/// A failure of a call.
 pub(super) type Failure = remote::Failure<()>;
 
 /// Returns whether the request may have been executed, or may succeed when it is repeated. This is so if the connection

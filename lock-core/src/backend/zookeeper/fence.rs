@@ -1,9 +1,9 @@
 //! Makes fencing tokens.
 //!
 //! A token is the transaction number of a change in the store. Every later change has a larger number. The number of a
-//! node's creation is the token of its holder only if the holder has had the key since that creation. The node of a
-//! waiter is older than the tokens of the holders before it. So a waiter that is served gets the number of a change
-//! that it makes as the holder.
+//! node's creation is the token of its holder only if the holder has had the key since that creation. The number of a
+//! waiter's node is smaller than the tokens of the holders before it. So when a waiter is served, its token is the
+//! number of a change that it makes as the holder.
 
 use zookeeper_client::Error;
 
@@ -12,8 +12,8 @@ use super::places::Site;
 use crate::backend::FencingToken;
 
 /// Returns the token of a holder whose node was created by the change `created`, or `None` if a node was created or
-/// deleted after it. `changed` is the last change of the directory that the claim has read. If the directory changed
-/// after `created`, an earlier holder may have a larger token.
+/// deleted after that change. `changed` is the last change of the directory that the claim has read. If the directory
+/// changed after `created`, an earlier holder may have a larger token.
 pub(super) fn at_birth(created: i64, changed: i64) -> Option<FencingToken> {
     (created == changed && created > 0).then(|| FencingToken::new(created.cast_unsigned()))
 }
@@ -35,7 +35,7 @@ impl Site<'_> {
                 // The node still existed, so the claim held the key at the time of this change.
                 Ok(stat) => return known(Some(FencingToken::new(stat.mzxid.cast_unsigned()))),
                 Err(Error::NoNode) => {
-                    // A downgrade has renamed the node, or it was deleted.
+                    // A downgrade has renamed the node, or another process has deleted it.
                     match self.look_for_own(None, false).await {
                         Ok((_, Some(node))) => {
                             self.session.with(|grants| grants.has_node(&self.prefix, &node))?

@@ -21,8 +21,8 @@ pub(super) struct Grants {
     busy: HashSet<String>,
 }
 
-/// A claim of the session. Its entry is created before the first request is sent, and exists until the node is
-/// certainly deleted.
+/// The entry of a claim. The entry is created before the first request is sent, and exists until the node is certainly
+/// deleted.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) owner: Owner,
@@ -66,7 +66,6 @@ impl Entry {
         self.granted.is_some()
     }
 
-    /// Returns the data of the node.
     pub(super) fn data(&self) -> String {
         data(self.owner, &self.record, self.granted)
     }
@@ -91,7 +90,6 @@ impl Grants {
         self.entries.get(prefix)
     }
 
-    /// Records the node of a claim.
     pub(super) fn has_node(&mut self, prefix: &str, node: &str) {
         if let Some(entry) = self.entries.get_mut(prefix).filter(|entry| entry.node.as_deref() != Some(node))
         {
@@ -227,7 +225,7 @@ impl Grants {
         from.take_while(move |(prefix, _)| prefix.starts_with(&below)).map(|(_, entry)| entry)
     }
 
-    /// Records whether a key was held by another owner.
+    /// Records whether another owner held a key at the last request.
     pub(super) fn was_busy(&mut self, directory: &str, busy: bool) {
         if !busy {
             self.busy.remove(directory);

@@ -22,8 +22,8 @@ use crate::key::Key;
 const AT_ONCE: usize = 512;
 
 impl ZooKeeper {
-    /// Lists held keys. The read of the names, and the reads of each batch of keys, each have the time limit of one
-    /// call. One limit for all of them could be too short, because there may be very many directories: a key that was
+    /// Lists held keys. The read of the names has the time limit of one call, and so has the read of each batch of
+    /// keys. One limit for all reads could be too short: there may be very many directories, because a key that was
     /// used a moment ago may still have one.
     pub(super) async fn list_all(&self, prefix: &str, foreign: bool, limit: usize) -> error::Result<Listed> {
         let (session, keys) = self.within(self.keys(prefix)).await?;
@@ -144,7 +144,6 @@ async fn line(session: &Session, directory: &str) -> Result<Line, Error> {
     }
 }
 
-/// A read of one key.
 struct Look<'a> {
     session: &'a Session,
     directory: &'a str,
@@ -205,7 +204,7 @@ impl Look<'_> {
         Ok(WaiterInfo::new(record, place.mode))
     }
 
-    /// Returns the id of a grant; `None` if it was released. A mark belongs to one grant, even if its node is renamed.
+    /// Returns the id of a grant; `None` if it was released. A mark belongs to one grant, even if the node is renamed.
     /// The name of a node without a mark may recur, but never with the same creation number.
     async fn id(&self, place: &Place) -> Result<Option<GrantId>, Error> {
         if let Some(mark) = names::mark_of(&place.name) {

@@ -49,7 +49,6 @@ impl Line {
         self.place(|place| place.name.starts_with(mark))
     }
 
-    /// Returns the index of the node with this name.
     pub(super) fn place_named(&self, name: &str) -> Option<usize> {
         self.place(|place| place.name == name)
     }

@@ -13,8 +13,8 @@ const STAYS: Duration = Duration::from_secs(10);
 /// The number of directories that are deleted at once.
 const AT_ONCE: usize = 512;
 
-/// The data of a directory that this library creates. It distinguishes such a directory from a node of another program,
-/// which the servers do not delete on their own.
+/// The data of a directory that this library creates. This data distinguishes such a directory from a node of another
+/// program, which the servers do not delete on their own.
 pub(super) const MADE_HERE: &[u8] = b"lock";
 
 /// The created directories, each with the time at which it is due to be deleted, in the order of these times.

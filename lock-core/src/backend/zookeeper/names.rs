@@ -58,7 +58,7 @@ pub(super) fn key_of(name: &str) -> Option<String> {
         }
     }
     let key = String::from_utf8(bytes).ok()?;
-    // A name that encodes the key in another way is not its directory.
+    // A name that encodes the key in another way is not the name of the key's directory.
     Some(key).filter(|key| directory("", key).strip_prefix('/') == Some(name))
 }
 

@@ -50,8 +50,8 @@ impl Site<'_> {
 
     /// Reads the queue for a claim without a node in this session.
     pub(super) async fn look_without_node(&self) -> Result<Seen, Error> {
-        // A claim of a fair lock must find all earlier nodes. Even after this read it can miss a node that the leader
-        // has committed but does not yet show to its own clients. Other servers may show that node earlier.
+        // A claim of a fair lock must find all earlier nodes. Even after this read, the claim can miss a node that the
+        // leader has committed but does not yet show to its own clients. Other servers may show that node earlier.
         let seen = match self.claim.queue {
             Queue::Fifo => self.look_again().await,
             Queue::Barging => self.look().await,
@@ -60,7 +60,8 @@ impl Site<'_> {
     }
 
     /// Deletes the nodes of the claim except `own`. These nodes belong to an earlier session, which the servers may
-    /// keep for a while. Otherwise the claim could wait for itself, or mistake a node of another session for its own.
+    /// keep for a while. If these nodes stayed, the claim could wait for itself, or mistake a node of another session
+    /// for its own.
     pub(super) async fn without_others(&self, own: &str, seen: Result<Seen, Error>) -> Result<Seen, Error> {
         let seen = seen?;
         let mut found = false;
@@ -71,7 +72,8 @@ impl Site<'_> {
         if found { self.look_again().await } else { Ok(seen) }
     }
 
-    /// Returns the claim's node that this session has created. This is needed if the answer with its name was lost.
+    /// Returns the claim's node that this session has created. This is needed if the answer with the name of the node
+    /// was lost.
     async fn own_node(&self, line: &Line) -> Result<Option<String>, Error> {
         let client = self.session.client();
         for name in line.nodes_of(&self.mark) {

@@ -25,7 +25,6 @@ pub(super) struct Site<'a> {
     pub(super) config: &'a Config,
     pub(super) session: &'a Session,
     pub(super) claim: &'a Claim,
-    /// The directory of the key.
     pub(super) directory: String,
     /// The [mark](names::mark): the beginning of the names of the claim's nodes.
     pub(super) mark: String,
@@ -40,7 +39,6 @@ pub(super) struct Seen {
     pub(super) changed: i64,
 }
 
-/// A node that was just created.
 pub(super) struct Created {
     pub(super) name: String,
     pub(super) sent: Moment,

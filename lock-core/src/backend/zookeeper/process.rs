@@ -21,7 +21,6 @@ use crate::sync::{Mutex, survives};
 /// An attached manager, which has one session at a time.
 pub(super) type Process = SessionKeeper<Session>;
 
-/// The attached managers.
 pub(super) type Processes = Mutex<HashMap<u128, Arc<Process>>>;
 
 /// The servers, and the promise of the store about their sessions.

@@ -1,4 +1,4 @@
-//! The data of a node, for people: the owner record, and the time of the grant.
+//! Writes and reads the data of a node, which is for people: the owner record, and the time of the grant.
 
 use std::time::Duration;
 

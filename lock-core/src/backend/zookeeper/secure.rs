@@ -1,4 +1,4 @@
-//! TLS to the servers.
+//! Sets up TLS to the servers.
 
 use std::fmt;
 

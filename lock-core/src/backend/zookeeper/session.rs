@@ -1,4 +1,4 @@
-//! One session, and the time for which it certainly lives.
+//! Tracks one session, and the time for which it certainly lives.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,8 +65,8 @@ struct Proof {
 
 /// A reserved watch. Its path counts for the limits until this value is dropped.
 ///
-/// After each reconnect the client requests its watches again. With more than 128 KiB of paths it sends several
-/// requests, and cannot distinguish their answers. Then no reconnect succeeds.
+/// After each reconnect the client requests its watches again. With more than 128 KiB of paths, the client sends
+/// several requests, and cannot distinguish their answers. Then no reconnect succeeds.
 pub(super) struct Watch<'a> {
     session: &'a Session,
     length: usize,
@@ -200,7 +200,8 @@ impl Session {
         if *error == Error::Throttled {
             tokio::time::sleep(THROTTLED).await;
         }
-        // The client notices a lost connection before it changes its state, so this lets the client run first.
+        // The client notices a lost connection before it changes its state, so `yield_now` lets the client change its
+        // state first.
         tokio::task::yield_now().await;
         self.connected().await
     }

@@ -13,11 +13,11 @@
 //!
 //! **Why the queues are read before the transaction.** ZooKeeper has no condition on the children of a node, so a
 //! transaction cannot create a node under the condition that there is no other node. The nodes of a refused claim block
-//! later claims until they are deleted, even at keys that are free. So no node is created while a key is held. Only if
-//! another claim arrives between the read and the transaction, the claim has to delete its nodes again. At that moment,
-//! a claim that only tries one of the keys may be refused although the key is free. No claim is granted by mistake. (A
-//! transaction could delete each directory and create it again: it would fail if a directory contains a node. But such
-//! a transaction would also delete directories of other programs, and end the watches on them.)
+//! later claims until they are deleted, even at keys that are free. So no node is created while a key is held. The
+//! claim has to delete its nodes again only if another claim arrives between the read and the transaction. At that
+//! moment, a claim that only tries one of the keys may be refused although the key is free. No claim is granted by
+//! mistake. (A transaction could delete each directory and create it again: it would fail if a directory contains a
+//! node. But such a transaction would also delete directories of other programs, and end the watches on them.)
 //!
 //! **Why there is no deadlock.** The claim is not queued: before the store answers, the claim holds all keys or has
 //! left every queue. The library, not the store, waits for several keys. The library waits for one key after the other,

@@ -1,4 +1,4 @@
-//! The store, and the managers that are attached to it.
+//! Defines [`ZooKeeper`]: connecting, and the managers that are attached to it.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -25,9 +25,9 @@ const GOODBYE: Duration = Duration::from_secs(1);
 
 /// ZooKeeper as a lock store: one server or an ensemble.
 ///
-/// The [module](super) describes what this store does, what it saves in ZooKeeper and what it cannot promise. One value
-/// is enough for a process. Each manager that uses the value has one session. Dropping the value ends the sessions, and
-/// their locks end with them.
+/// The [module](super) describes what this store does, what it saves in ZooKeeper and what it cannot promise. A process
+/// needs only one value of this type. Each manager that uses the value has one session. Dropping the value ends the
+/// sessions, and their locks end with them.
 pub struct ZooKeeper {
     pub(super) config: Arc<Config>,
     /// The session timeout that the servers granted.
@@ -115,7 +115,7 @@ impl ZooKeeper {
         self.processes.lock().values().cloned().collect()
     }
 
-    /// Ends every session, and waits until the servers have confirmed each end.
+    /// Ends every session, and waits for at most [`GOODBYE`] until the servers have confirmed each end.
     pub(super) async fn end(&self) {
         let processes: Vec<_> = self.processes.lock().drain().map(|(_, process)| process).collect();
         for process in processes {

@@ -1,9 +1,9 @@
 //! Keeps the order of the claims that arrive at a key without a directory.
 //!
 //! A claim whose key has no directory creates it, and requests its node again. A claim that arrives a moment later
-//! finds the directory, and would get an earlier place. So while it is unknown whether the directory exists, the claims
-//! of a session request their nodes in turn. The first claim requests its node alone. The others follow right after its
-//! answer, in the order of arrival.
+//! finds the directory, and could get a place before the first claim. So while it is unknown whether the directory
+//! exists, the claims of a session request their nodes in turn. The first claim requests its node alone. The others
+//! follow right after its answer, in the order of arrival.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -35,8 +35,8 @@ impl Turns {
     /// exist, waits only if other claims already wait here. Returns `None` if the claim needs no turn.
     pub(super) async fn begin(&self, directory: &str, exists: bool, patience: Duration) -> Option<Turn<'_>> {
         let turnstile = self.turnstile(directory, exists)?;
-        // The turn removes the entry of the directory if this future is dropped during the wait. So it is created before
-        // the wait, and it is dropped after the last reference to the turnstile, which `waiting` has.
+        // The turn removes the entry of the directory if this future is dropped during the wait. So the turn is created
+        // before the wait, and dropped after `waiting`, which has the last reference to the turnstile.
         let mut turn = Turn { turns: self, directory: directory.to_owned(), found: None };
         let given_up = Arc::downgrade(&turnstile);
         let waiting = turnstile.lock_owned();
@@ -44,7 +44,7 @@ impl Turns {
             turn.found = Some(found);
             return Some(turn);
         }
-        // Later claims do not wait for a claim that is not polled.
+        // The turnstile is forgotten, so that later claims do not wait for a claim that is not polled.
         self.0.lock().retain(|_, known| !known.ptr_eq(&given_up));
         None
     }

@@ -17,8 +17,8 @@ use crate::backend::{Ask, Attempt, Claim, Held, Queue};
 use crate::clock::{self, Moment};
 use crate::error::LockErrorKind;
 
-/// The longest time for which the entry of a waiter stays without a keep-alive. It is longer than in other stores,
-/// because etcd checks for expired leases twice a second, and its shortest lease is two seconds.
+/// The longest time for which the entry of a waiter stays without a keep-alive. This time is longer than in other
+/// stores, because etcd checks for expired leases twice a second, and its shortest lease is two seconds.
 pub(in super::super) const WAITER_LEASE: Duration = Duration::from_secs(4);
 
 /// One attempt to acquire a key.
@@ -32,7 +32,7 @@ pub(super) struct Acquire<'a> {
 
 /// The way in which a claim has entered the queue.
 enum Joined {
-    /// The claim is the only entry, so it holds the key.
+    /// The claim has the only entry, so it holds the key.
     Alone,
     /// The claim is in this queue. It is a holder, except if other claims joined at the same moment.
     Among(Line),
@@ -41,7 +41,7 @@ enum Joined {
 }
 
 impl Store {
-    /// Attempts the claim of one key once.
+    /// Makes one attempt at a claim of one key.
     pub(in super::super) async fn acquire(
         self: &Arc<Self>,
         claim: &Claim,
@@ -98,8 +98,8 @@ impl<'a> Acquire<'a> {
     }
 
     /// Returns the first step of the claim. If a copy of the queue is known within `patience`, the copy determines this
-    /// step. Otherwise the first request creates the entry. If a refusal would leave a separate lease in the store, the
-    /// queue is read first.
+    /// step. Otherwise the first request creates the entry. But a probe first reads the queue, and so does a claim with
+    /// a separate lease, which a refusal would leave in the store.
     pub(super) async fn first_plan(&self, patience: Duration) -> Result<Plan, Failure> {
         if let Some(copy) = self.copy()
             && copy.is_known(patience).await
@@ -108,7 +108,7 @@ impl<'a> Acquire<'a> {
         {
             return Ok(plan);
         }
-        // Without a connection no request is sent, and the claim must not be marked as sent.
+        // Without a connection, `put` would send no request, but could mark the claim as sent.
         if self.claim.renews && self.ask != Ask::Probe && self.store.connections.current().is_some() {
             return Ok(Plan::Put(Put { behind: None, waits: None }));
         }
@@ -136,14 +136,14 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// Returns whether a copy of the queue is enough for this plan. The copy may be older than an answer to this
-    /// process, so a copy cannot prove that the queue is full.
+    /// Returns whether a copy of the queue is enough for this plan. The copy may be older than an answer that this
+    /// process has received, so a copy cannot prove that the queue is full.
     pub(super) fn is_proved(&self, plan: &Plan) -> bool {
         self.room().is_none() || !matches!(plan, Plan::Refused(_))
     }
 
-    /// Plans the next step of the claim. `beside` is the number of gathered claims that are about to wait before this
-    /// claim.
+    /// Plans the next step of the claim. `beside` is the number of gathered claims (see `entering`) that are about to
+    /// wait before this claim.
     pub(super) fn plan(&self, line: &Line, beside: usize) -> Result<Plan, Failure> {
         let claim = self.claim;
         if let Some(place) = line.place_of(claim.owner) {
@@ -173,7 +173,8 @@ impl<'a> Acquire<'a> {
         Ok(Plan::Put(Put { behind, waits: Some(waits) }))
     }
 
-    /// Adds an entry at the end of the planned queue. If the name of the new entry is in use, adds it to `used`.
+    /// Adds the planned entry at the end of the queue. If the name of the new entry is in use, adds this name to
+    /// `used`.
     async fn put(&self, put: &Put, used: &mut Vec<Vec<u8>>) -> Result<Created, Failure> {
         let (store, claim) = (self.store, self.claim);
         let lease = match put.waits {
@@ -195,13 +196,14 @@ impl<'a> Acquire<'a> {
         let created =
             store.create(Creation { key, lease: &lease, entries: vec![entry], behind, read }).await?;
         if let Created::Changed(line) = &created {
-            // The name belongs to another program, or to an earlier owner whose `min_hold` is not over.
+            // The name in use belongs to another program, or to an earlier owner whose `min_hold` is not over.
             used.extend(line.has(&stored).then_some(stored));
         }
         Ok(created)
     }
 
-    /// Returns how the claim has entered the queue. `read` is the answer to the read in its transaction, at `revision`.
+    /// Returns how the claim has entered the queue. `read` is what the transaction that created the entry has read, at
+    /// `revision`.
     fn joins(&self, put: &Put, read: Option<RangeResponse>, revision: i64) -> Result<Joined, Failure> {
         Ok(match &put.waits {
             Some(waits) => {
@@ -221,8 +223,8 @@ impl<'a> Acquire<'a> {
         let view = match joined {
             Joined::Alone => View::Holds { revision: mine.modified, waiting: 0 },
             Joined::Among(line) => view(self.claim, self.began, &line, &mine),
-            // At least one of the entries before this one holds the key. Only a read shows the number of holders, which
-            // is needed only if the queue may be full.
+            // At least one of the entries before this one is a holder. The number of holders is needed only if the
+            // queue may be full, and only a read shows it.
             Joined::Waiting(_, before) if self.room().is_some_and(|room| before > room) => {
                 let line = self.store.read(&self.claim.key).await?;
                 match view(self.claim, self.began, &line, &mine) {
@@ -246,7 +248,7 @@ impl<'a> Acquire<'a> {
             self.store.release(self.claim, None).await?;
             (held.position, held.queued_at) = (None, None);
         } else if expected_to_hold {
-            // The value of the entry already contains the time of a grant.
+            // The value of the entry contains the time of a grant that did not happen, so the value is written again.
             mine.told = Told::Waits;
             self.store.entries.change(&self.id, |mine| mine.told = Told::Waits);
             let session = Lease::Shared(self.store.session(self.claim.ttl.min(WAITER_LEASE)).await?);

@@ -29,8 +29,9 @@ impl Store {
     /// values that do not contain it. Returns the revision of the transaction, or `None` if an entry was written or
     /// deleted since it was read, or the lease is over.
     ///
-    /// If the answer is lost, the entries may be bound to the old or to the new lease. They are written again before
-    /// the claim relies on either lease. After that the late request has no effect, so its lease stays in use.
+    /// If the answer is lost, the entries may be bound to the old or to the new lease, so both leases stay in use. The
+    /// entries are written again before the claim relies on either lease. After that write, the late request has no
+    /// effect.
     pub(in super::super) async fn bind(
         &self,
         ids: &[Id],
@@ -44,8 +45,8 @@ impl Store {
                 mine.own_leases.extend(lease.session().is_none().then(|| lease.id()));
             });
         }
-        // From here on this process does not end the session, because the lease is recorded. If the session is already
-        // over, its revocation would delete the entries that are bound to it now.
+        // From here on, this process does not end the session, because the entries record its lease. If the session is
+        // already over, binding the entries to it would delete them together with the session.
         if lease.session().is_some_and(|session| session.is_over()) {
             self.not_moved(ids, lease);
             return Ok(None);
@@ -150,8 +151,9 @@ impl Store {
     }
 }
 
-/// Returns a transaction that writes entries if they have not changed since they were read. It compares the revision of
-/// the last change, not the revision of the creation, because a late transaction must not undo a later write.
+/// Returns a transaction that writes entries if they have not changed since they were read. The transaction compares
+/// the revision of the last change, not the revision of the creation, because a late transaction must not undo a later
+/// write.
 fn rewriting(mine: &[Mine], put: impl Fn(&Mine) -> PutRequest) -> TxnRequest {
     TxnRequest {
         compare: mine.iter().map(|mine| Compare::modified_at(mine.stored.clone(), mine.modified)).collect(),

@@ -10,13 +10,13 @@ use crate::backend::etcd::session::{UnderWay, now, oldest};
 use crate::backend::etcd::store::{self, Store, reads};
 use crate::key::Key;
 
-/// New entries of one queue, which one transaction adds in their order. They have already been recorded.
+/// New entries of one queue, which one transaction adds in their order. They have already been recorded in `Entries`.
 pub(super) struct Creation<'a> {
     pub(super) key: &'a Key,
     pub(super) lease: &'a Lease,
     pub(super) entries: Vec<New>,
-    /// The entries are added only if this entry still exists. Later entries need no check: while this entry exists, the
-    /// key stays in use for the same kind of lock.
+    /// The entries are added only if this entry still exists; `None`: only if the queue is empty. Later entries need no
+    /// check: while this entry exists, the key stays in use for the same kind of lock.
     pub(super) behind: Behind,
     /// The read that the transaction makes after it has added the entries.
     pub(super) read: Option<RequestOp>,
@@ -28,7 +28,6 @@ pub(super) struct New {
     pub(super) value: Vec<u8>,
 }
 
-/// The result of a [`Creation`].
 pub(super) enum Created {
     /// The entries were created at this revision.
     At(i64, Option<RangeResponse>),
@@ -91,7 +90,7 @@ impl Store {
         creation.entries.iter().for_each(|entry| self.entries.not_created(&entry.id, &entry.stored));
     }
 
-    /// Removes the records of entries that were not created, and ends their separate lease.
+    /// Removes the records of entries that were not created, and ends their lease if it is a separate one.
     async fn forget(&self, creation: &Creation<'_>) {
         self.not_created(creation);
         if creation.lease.session().is_none() {

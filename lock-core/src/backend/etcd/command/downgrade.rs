@@ -9,7 +9,7 @@ use crate::backend::{Claim, Mode, Renew, Renewal};
 use crate::error::LockErrorKind;
 
 impl Store {
-    /// Changes the mode of the entry without a change of its place in the queue. The next readers then hold the key
+    /// Changes the mode of the claim's entry, which keeps its place in the queue. The next readers then hold the key
     /// too, and notice this by their watch.
     pub(in super::super) async fn downgrade(&self, claim: &Claim) -> Result<Renewal, Failure> {
         let id = Id::new(&claim.key, claim.owner);
@@ -36,7 +36,7 @@ impl Store {
                 success: vec![RequestOp::from(put)],
                 failure: Vec::new(),
             };
-            // The next read shows whether the change was made.
+            // The next iteration reads whether the change was made.
             let answer = self.txn(txn).await?;
             if answer.succeeded {
                 self.entries.change(&id, |mine| (mine.modified, mine.told) = (answer.revision(), Told::Done));

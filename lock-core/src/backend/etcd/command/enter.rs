@@ -1,4 +1,5 @@
-//! Adds a claim to the queue of its key, in its turn among the claims of this process.
+//! Adds a claim to the queue of its key, in the order in which the claims of this process have arrived (see
+//! `entering`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +14,13 @@ use crate::backend::etcd::plan::Plan;
 use crate::backend::remote::deadline;
 use crate::error::LockErrorKind;
 
-/// A claim waits at most three quarters of its time limit for its task, and only while the task makes progress. In the
-/// last quarter, the claim sends its own request, and may overtake earlier claims.
+/// A gathered claim waits at most three quarters of its time limit for the task that enters it, and only while the task
+/// makes progress. In the last quarter, the claim sends its own request, and may overtake earlier claims.
 const PATIENT_FOR: u32 = 3;
 
 impl Acquire<'_> {
-    /// Returns the first step of a claim that has no entry. A claim that may wait takes its turn among the claims of
-    /// this process, and requests its entry within its turn.
+    /// Returns the first step of a claim that has no entry. A claim that may wait enters the queue in its order of
+    /// arrival. If the claim requests its entry itself, also returns its turn.
     pub(super) async fn enter(&self) -> Word {
         let (store, claim, line) = (self.store, self.claim, &self.id.line);
         let for_copy = store.timeout() / 4;
@@ -38,7 +39,7 @@ impl Acquire<'_> {
         }
         let word = gathering.word().await;
         gathering.is_over = true;
-        // This drops a message that arrived too late, together with its turn.
+        // This drops a message that arrived too late, together with the turn in the message.
         drop(gathering);
         match word {
             // No time is left to wait for a copy of the queue.
@@ -63,8 +64,8 @@ struct Gathering<'a> {
 }
 
 impl Gathering<'_> {
-    /// Returns the message of the task. Returns `None` if no request contains the claim and the claim must enter by
-    /// itself.
+    /// Returns the message of the task. Returns `None` if no request contains the claim, so that the claim must send
+    /// its own request.
     async fn word(&mut self) -> Option<Word> {
         let Acquire { store, claim, id, .. } = self.acquire;
         let patience = deadline::of_call(store.timeout(), claim.ttl) / (PATIENT_FOR + 1);
@@ -75,7 +76,7 @@ impl Gathering<'_> {
             match timeout(patience, self.place.told()).await {
                 Ok(Some(word)) => return Some(word),
                 Ok(None) if self.place.withdraw() => return None,
-                // The task was dropped during the request.
+                // The task was dropped during the request, whose outcome is unknown.
                 Ok(None) => return Some(Err(ended())),
                 Err(_) => {
                     tries += 1;
@@ -105,7 +106,8 @@ impl Drop for Gathering<'_> {
         }
         let Acquire { store, claim, id, .. } = self.acquire;
         claim.mark_sent();
-        // As after any dropped request, the entry may still be created after the release of the claim.
+        // As after any dropped request, the entry may still be created after the release of the claim. So the session
+        // is retired.
         if let Some(mine) = store.entries.get(id).filter(|mine| mine.created.is_none())
             && let Some(session) = mine.lease.session()
         {
@@ -148,12 +150,12 @@ mod tests {
         })
     }
 
-    /// Returns the number of the task at a queue.
+    /// Returns the number of the task of a queue.
     fn enters_task(store: &Store, line: &[u8]) -> u64 {
         (0..9).find(|number| store.entering.looks(line, *number).is_some()).expect("a task")
     }
 
-    /// A claim that has entered by itself keeps the record of its own entry.
+    /// A claim that has sent its own request keeps the record of its own entry.
     #[test]
     fn a_claim_with_a_record_is_not_recorded_again() {
         let wanted = [(); 3].map(|()| wanted(Mode::Exclusive, TTL));
@@ -210,8 +212,8 @@ mod tests {
         (place, gathered)
     }
 
-    /// The claim's request is in flight when the claim stops waiting. If it is refused, no other request contains the
-    /// claim.
+    /// The claim's request is in flight when the claim stops waiting. If the request is refused, no other request
+    /// contains the claim.
     #[tokio::test(start_paused = true)]
     async fn a_claim_whose_request_was_refused_enters_by_itself() {
         for (is_refused, is_dropped) in [(true, true), (true, false), (false, true)] {
@@ -239,7 +241,7 @@ mod tests {
         }
     }
 
-    /// A claim that enters by itself ends the task only if the task makes no progress.
+    /// A claim that stops waiting ends the task only if the task makes no progress.
     #[tokio::test(start_paused = true)]
     async fn a_task_that_makes_progress_is_not_forgotten() {
         for progresses in [true, false] {

@@ -16,7 +16,6 @@ use crate::backend::etcd::plan::{Behind, Plan, Waits};
 use crate::backend::etcd::session::now;
 use crate::backend::etcd::store::{Store, counts};
 
-/// The task that adds the gathered claims of a key to its queue.
 pub(super) struct Task {
     store: Arc<Store>,
     line: Vec<u8>,
@@ -44,8 +43,8 @@ impl Task {
         // The queue that the last transaction has read, and the names that the transaction could not use.
         let (mut found, mut used) = (None, Vec::new());
         loop {
-            // If a runtime has stopped, none of its turns end. So after one timeout, this does not wait for other
-            // turns.
+            // If the runtime of a claim has stopped, the turn of that claim never ends. So after one timeout, the task
+            // no longer waits for turns.
             is_patient = if is_patient { self.turns_end().await } else { !self.has_turns() };
             gathered.extend(self.store.entering.gathered(&self.line, self.number, !gathered.is_empty()));
             if gathered.is_empty() {
@@ -59,7 +58,7 @@ impl Task {
                 None => self.look(&mut gathered).await.unwrap_or_default(),
             };
             if round.steps.is_empty() {
-                // After a failure, each claim enters by itself and finds the cause.
+                // After a failure, each claim sends its own request and finds the cause.
                 gathered.clear();
             }
             let mut wait = Vec::new();
@@ -183,15 +182,15 @@ impl Task {
                 nothing
             }
             Err(_) => {
-                // Each claim enters by itself and finds the cause.
+                // Each claim sends its own request and finds the cause.
                 drop::<Vec<Gathered>>(again(taken));
                 nothing
             }
         }
     }
 
-    /// Records the entries of claims that have not been dropped. A claim that is dropped after this call finds its
-    /// record.
+    /// Records the entries of claims that have not been dropped. If a claim is dropped after this call, its drop finds
+    /// the record.
     fn take(
         &self,
         wait: Vec<(Gathered, Waits)>,
@@ -215,7 +214,7 @@ impl Task {
     }
 }
 
-/// Removes the claims that were dropped, or that enter by themselves.
+/// Removes the claims that were dropped or withdrawn.
 fn retain(gathered: &mut VecDeque<Gathered>) {
     gathered.retain(|one| !one.wanted.is_gone());
 }

@@ -19,9 +19,9 @@ impl Acquire<'_> {
         store.entries.change(&self.id, |mine| mine.asked = self.began);
         let is_sure = mine.created.is_some() && mine.is_certain();
         let seen = match store.copies.existing(&self.id.line).filter(|_| is_sure) {
-            // All waiters of the key share one read.
+            // All waiters of the key in this process share the copy, so this attempt needs no read of its own.
             Some(copy) if copy.is_known(store.timeout() / 4).await => {
-                // A copy without the creation of this entry may contain an earlier entry with the same name.
+                // A copy that is older than this entry may contain an earlier entry with the same name.
                 let has_arrived = |line: &Line| mine.created <= Some(line.revision);
                 let look = |line: &Line| has_arrived(line).then(|| view(claim, self.began, line, mine));
                 copy.look(look).flatten()
@@ -94,8 +94,8 @@ impl Acquire<'_> {
 
     /// Grants the claim. A read at `revision` has shown that the claim's turn has come.
     ///
-    /// A claim with automatic renewal keeps the lease of its wait until its first renewal, which extends it to the
-    /// whole ttl. So a lock that is released before that renewal needs no further request.
+    /// A claim with automatic renewal keeps the lease under which it has waited. The first renewal binds the entry to a
+    /// lease of the whole ttl. So a lock that is released before that renewal needs no further request.
     async fn turn(&self, revision: i64, waiting: usize) -> Result<Option<Attempt>, Failure> {
         let (store, claim) = (self.store, self.claim);
         claim.mark_sent();
@@ -148,7 +148,8 @@ impl Acquire<'_> {
 }
 
 impl Store {
-    /// Returns a grant that is as long as the time for which its lease certainly lives.
+    /// Returns a grant for the time for which its lease certainly lives; if ttls are rounded up, at most for the
+    /// claim's ttl.
     pub(super) fn grant_on(&self, lease: &Lease, claim: &Claim, began: Moment) -> Result<Grant, Failure> {
         let (sent, length) = match lease {
             Lease::Shared(session) => (began, session.left(began)),

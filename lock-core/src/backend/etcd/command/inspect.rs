@@ -29,7 +29,7 @@ impl Store {
         Ok(!holds || waiting.iter().any(|entry| is_other(entry.owner)))
     }
 
-    /// Removes a grant from the store, and notifies its holder.
+    /// Removes a grant from the store, and notifies a holder in this process. Returns whether the grant existed.
     pub(in super::super) async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool, Failure> {
         loop {
             let line = self.read(key).await?;

@@ -22,8 +22,8 @@ struct Key {
 }
 
 impl Store {
-    /// Lists held keys. Each read of a part of the entries, and each batch of requests for leases, has the time limit
-    /// of one call.
+    /// Lists held keys. Each read of a page of entries, and each batch of requests for leases, has the time limit of
+    /// one call.
     pub(in super::super) async fn list(
         &self,
         prefix: &str,
@@ -70,8 +70,8 @@ impl Store {
     }
 }
 
-/// Groups the entries of one part by key, and returns the complete keys. The entries of the last key may continue in
-/// the next part, so that key stays `open`.
+/// Groups the entries of one page by key, and returns the complete keys. The entries of the last key may continue on
+/// the next page, so that key stays `open`.
 fn complete(open: &mut Option<Key>, page: Vec<KeyValue>) -> Vec<Key> {
     let mut complete = Vec::new();
     for kv in page {

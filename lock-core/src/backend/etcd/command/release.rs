@@ -1,4 +1,4 @@
-//! Releases a grant, or removes a place in the queue.
+//! Releases a grant, or removes a waiting claim from the queue.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::backend::etcd::store::{self, Store, reads};
 use crate::backend::{Claim, Released};
 
 impl Store {
-    /// Releases the grant of the owner, or its place in the queue. If a late request of the owner still creates an
-    /// entry, the entry does not last: its session is retired, or this call revokes its separate lease.
+    /// Releases the grant of the owner, or removes its entry from the queue. If a late request of the owner still
+    /// creates an entry, the entry does not last: its session is retired, or this call revokes its separate lease.
     pub(in super::super) async fn release(
         &self,
         claim: &Claim,
@@ -107,7 +107,8 @@ impl Store {
         }
     }
 
-    /// Binds the entries to a separate lease that is not renewed. Returns `false` if an entry has changed.
+    /// Keeps the keys locked for `keep`: binds the entries to a separate lease that is not renewed. Returns `false` if
+    /// an entry has changed.
     async fn keep_key(&self, claim: &Claim, own: &[&Entry], keep: Duration) -> Result<bool, Failure> {
         // All tries use the same lease, so that unanswered tries leave no further leases. If the lease already exists,
         // an earlier try has requested it. That lease is longer, because more of the `min_hold` was left then.

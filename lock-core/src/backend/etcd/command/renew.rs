@@ -10,10 +10,10 @@ use crate::backend::remote::join_all;
 use crate::backend::{BoxFuture, Renew, Renewal};
 use crate::clock::Moment;
 
-/// The number of grants with separate requests that are renewed at once.
+/// The number of grants that are renewed at once, if each needs its own requests.
 const TOGETHER: usize = 32;
 
-/// The state of a grant before any request.
+/// What this process knows about a grant before it sends a request.
 enum Known {
     /// The entries of the grant are bound to this session, whose ttl is long enough.
     Under(Arc<Session>, Vec<Mine>),
@@ -133,7 +133,8 @@ impl Store {
         sent: Moment,
     ) -> Result<Option<Lease>, Failure> {
         let Some(Mine { lease: Lease::Own { id, ttl, .. }, .. }) = mine.first() else { return Ok(None) };
-        // Another process created this entry, and it was read just now. Only the server knows the length of its lease.
+        // Another process created this entry, which was read just now. Only the server knows the length of the entry's
+        // lease.
         let is_unknown = ttl.is_zero();
         let is_on = |mine: &Mine| mine.is_certain() || is_unknown && mine.maybe == [*id];
         let alike = mine.iter().all(|mine| mine.lease.id() == *id && is_on(mine));

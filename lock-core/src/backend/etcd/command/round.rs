@@ -11,7 +11,7 @@ use crate::backend::etcd::store::OPS;
 use crate::backend::etcd::ttl;
 use crate::backend::remote::wait_queue::WaitQueue;
 
-/// The largest number of entries that one transaction adds. Its last request reads the queue.
+/// The largest number of entries that one transaction adds. The last operation of the transaction reads the queue.
 const TOGETHER: usize = OPS - 1;
 
 /// The steps of the first gathered claims, in their order.
@@ -19,22 +19,21 @@ const TOGETHER: usize = OPS - 1;
 pub(super) struct Round {
     pub(super) steps: Vec<Step>,
     pub(super) behind: Behind,
-    /// Whether a step needs a read of the queue, because a copy does not prove it.
+    /// Whether one of the steps needs a read of the queue, because a copy does not prove the step.
     pub(super) is_unproved: bool,
 }
 
-/// The step of a gathered claim.
 pub(super) enum Step {
-    /// The task sends this plan to the claim, and the claim continues by itself.
+    /// The task sends this plan to the claim, and the claim continues on its own.
     Told(Result<Plan, Failure>),
     Waits(Waits),
 }
 
 impl Round {
     /// Plans the steps of gathered claims, up to the first step that depends on the answer to an earlier step. `plan`
-    /// returns the step of one claim in a queue of these `modes`. Its second argument is the number of gathered claims
-    /// that wait before this claim. Claims that hold the key at once request their entries themselves, concurrently.
-    /// Claims that wait are added together, under one lease.
+    /// returns the step of one claim in a queue of these `modes`. The second argument of `plan` is the number of
+    /// gathered claims that wait before this claim. Claims that hold the key at once request their entries themselves,
+    /// concurrently. Claims that wait are added together, under one lease.
     pub(super) fn new<'a>(
         modes: Vec<Mode>,
         gathered: impl Iterator<Item = &'a Wanted>,

@@ -14,8 +14,8 @@ use crate::error::LockErrorKind;
 use crate::key::Key;
 
 impl Store {
-    /// Attempts a claim of several keys once. The claim is not queued, because a queued claim would wait for one key
-    /// while it holds another.
+    /// Makes one attempt at a claim of several keys. The claim is not queued, because a queued claim would wait for one
+    /// key while it holds another.
     pub(in super::super) async fn acquire_all(&self, claim: &Claim) -> Result<Attempt, Failure> {
         if claim.keys().count() > OPS {
             let text = format!("a claim has {OPS} keys at most: one transaction takes them");
@@ -175,7 +175,8 @@ impl Store {
     }
 }
 
-/// Returns the condition that a key has no other entry, or that the entry of the claim is unchanged.
+/// Returns the condition for one key: the entry of the claim is unchanged or, if the claim has none, the key has no
+/// entry.
 fn unchanged(key: &Key, entry: Option<&Entry>) -> Compare {
     match entry {
         Some(entry) => entry.unchanged(),

@@ -32,8 +32,8 @@ pub(super) fn view(claim: &Claim, began: Moment, line: &Line, mine: &Mine) -> Vi
         return View::Foreign(Box::new(entry.clone()));
     }
     if entry.kept || entry.mode != claim.mode {
-        // The owner has released the key, or it is a reader that now requests a write lock. Such a claim would wait for
-        // itself.
+        // The owner has released the key, or the owner is a reader that now requests a write lock. Such a claim would
+        // wait for itself.
         return View::Unfit(line.held(claim, None, None));
     }
     match line.queue.holds(place) {
@@ -83,7 +83,7 @@ mod tests {
         for (kvs, revision, expected) in [
             (vec![before()], 9, "Gone"),
             // After a restore from a backup, the revision of the cluster is smaller than that of the entry. The entry
-            // is gone. It must not be treated as an entry that is still to be created.
+            // is gone. The entry must not be treated as one that is still to be created.
             (vec![before()], 5, "Gone"),
             (vec![before(), own()], 9, "Waits"),
             (vec![own()], 9, "Holds"),

@@ -23,10 +23,11 @@ use crate::backend::remote::join_all;
 use crate::backend::remote::queue_copy::{CopyUse, QueueCopy};
 use crate::key::Key;
 
-/// The interval at which the leases of the waiters are checked. It is much shorter than the shortest lease of etcd.
+/// The interval at which the leases of the waiters are checked. This interval is much shorter than the shortest lease
+/// of etcd.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
 
-/// The number of these checks after which the queue is read again, in case the watch does not report a change.
+/// The number of checks of the leases after which the queue is read again, in case the watch does not report a change.
 const BETWEEN_READS: u32 = 4;
 
 /// The pause before an ended watch is started again.
@@ -126,7 +127,7 @@ impl Store {
                 let newer = copy.read(self.within(self.timeout(), self.read(key)).await?);
                 if newer.is_some() && newer == refused {
                     // A cluster that was restored from a backup has smaller revisions, and the old watch may report no
-                    // changes.
+                    // changes. So another watch is started.
                     return Err(unexpected("a revision that grows"));
                 }
                 refused = newer;

@@ -1,4 +1,4 @@
-//! The findings about the members as a group.
+//! Checks the members as a group: their number, versions and addresses.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,8 @@ fn learner(member: &Member) -> Option<Finding> {
 }
 
 fn number(facts: &Facts) -> Option<Finding> {
-    // A new member counts for the majority at once, even if it does not run. A learner does not count.
+    // A new member counts for the majority at once, even if it does not run. A learner does not count. So the advice
+    // adds a member as a learner first.
     let add = "`etcdctl member add <name> --learner --peer-urls=<url>`, start it with the `--initial-cluster` that this prints \
                and `--initial-cluster-state=existing`, and once it has caught up `etcdctl member promote <id>`";
     let (rule, severity, found, advice) = match facts.voters().count() {

@@ -1,4 +1,4 @@
-//! The facts about a cluster, as they were read from it.
+//! Defines the facts that the rules check.
 
 use crate::backend::etcd::config::Config;
 use crate::backend::etcd::proto::{AlarmMember, StatusResponse};
@@ -22,7 +22,6 @@ pub(super) enum List {
     Whole,
     /// A proxy answers in place of the members.
     Proxied,
-    /// The user may not read the list.
     Unread,
 }
 

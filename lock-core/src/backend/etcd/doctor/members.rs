@@ -15,8 +15,8 @@ use crate::backend::remote::join_all;
 /// The name of a server that reported its state, and the state.
 type Seen = (String, StatusResponse);
 
-/// Requests the state of every member at the addresses of the URL. Other members are contacted at the addresses that
-/// they announce. Also returns the number of addresses of the URL.
+/// Requests the state of every member at the addresses of the URL. The members that none of these addresses reaches are
+/// contacted at the addresses that they announce. Also returns the number of addresses to which the URL leads.
 pub(super) async fn ask(
     servers: &Members,
     list: Option<Vec<proto::Member>>,
@@ -96,7 +96,7 @@ fn answer(id: u64, answers: Vec<Result<StatusResponse, Failure>>) -> Answer {
             Err(failure) => {
                 let is_of_user = matches!(failure.reaction, Reaction::Forbidden | Reaction::LogIn);
                 refused |= is_of_user || failure.is_permanent();
-                // The TLS handshake reached a server with another name or another authority.
+                // The TLS handshake reached a server whose certificate has another name or another authority.
                 elsewhere |= failure.is_settled();
             }
         }

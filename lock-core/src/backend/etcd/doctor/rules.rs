@@ -17,7 +17,6 @@ pub(super) const BEHIND: u64 = 5_000;
 /// The largest number of leases that is not reported.
 pub(super) const LEASES: usize = 10_000;
 
-/// Returns the findings about a cluster.
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     let mut all = alarms(facts);
     for (member, state) in facts.states() {
@@ -64,7 +63,8 @@ fn frees(facts: &Facts) -> String {
     format!("`etcdctl compact {revision} --physical; etcdctl --command-timeout=10m defrag --cluster")
 }
 
-/// Returns the advice that restores the data of a member from the other members.
+/// Returns the advice that replaces the data of a member: with the data of the other members, or with a backup if there
+/// is no other member.
 fn replaces(facts: &Facts, id: u64) -> String {
     if facts.list == List::Whole && facts.voters().count() < 2 {
         return "restore a backup, `etcdutl snapshot restore <file> --data-dir <new>` (before 3.5 `etcdctl`); its fencing tokens \

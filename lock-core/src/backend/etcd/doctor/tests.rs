@@ -1,4 +1,4 @@
-//! Facts that cause a finding, and similar facts that cause none.
+//! Tests the rules with facts that cause a finding, and similar facts that cause none.
 
 use super::facts::{Access, Answer, Facts, List, Member};
 use super::rules::{BEHIND, DEFAULT_QUOTA, FREE, FULL, LEASES, findings};

@@ -17,7 +17,6 @@ use crate::backend::etcd::error::{Failure, unexpected};
 use crate::backend::etcd::proto::StatusResponse;
 use crate::backend::remote::{join_all, socket};
 
-/// One address of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     host: String,

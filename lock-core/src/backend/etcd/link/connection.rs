@@ -1,4 +1,4 @@
-//! The connection to a member, which callers share: its calls, its streams and its login.
+//! Sends calls and opens streams over the connection to a member, which callers share, and logs the user in.
 
 use http::Uri;
 use http::uri::PathAndQuery;
@@ -30,7 +30,7 @@ pub(crate) struct Connection {
     watching: Http2,
     origin: Uri,
     user: Option<(String, String)>,
-    /// The token of the login. After it has expired, it is replaced.
+    /// The token of the login. An expired token is replaced.
     token: RwLock<Option<Token>>,
     /// Held while one call logs in again for all calls of this runtime. Each runtime has its own connection.
     logging_in: tokio::sync::Mutex<()>,
@@ -110,8 +110,8 @@ impl Connection {
         answer.map(tonic::Response::into_inner).map_err(|status| of_status(&status))
     }
 
-    /// Opens a stream that sends `requests`. The stream ends when the answers are dropped. It does not end after the
-    /// last request, because a proxy (`etcd grpc-proxy`) would then stop answering.
+    /// Opens a stream that sends `requests`. The stream ends when the answers are dropped. The stream does not end
+    /// after the last request, because a proxy (`etcd grpc-proxy`) would then stop answering.
     pub(crate) async fn exchange<Q, A>(
         &self,
         path: &'static str,
@@ -166,8 +166,8 @@ impl Connection {
         self.token.read().clone()
     }
 
-    /// Logs in again after the token `used` was refused, except if another call has already replaced it. A login costs
-    /// the server a tenth of a second.
+    /// Logs in again after the token `used` was refused, except if another call has already replaced that token. A
+    /// login costs the server a tenth of a second.
     pub(crate) async fn log_in_after(&self, used: Option<Token>) -> Result<(), Failure> {
         let _one_at_a_time = self.logging_in.lock().await;
         if self.token() == used { self.log_in().await } else { Ok(()) }

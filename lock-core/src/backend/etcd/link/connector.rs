@@ -1,4 +1,4 @@
-//! The functions that the supervisor of connections calls for etcd: dialing, and the detection of a lost connection.
+//! Implements [`Connector`] for etcd: dialing, and the detection of a lost connection.
 //!
 //! A member that answers late is not dead. So a member that answers any call is not replaced because of a late
 //! heartbeat. A replaced connection stays open for the calls in flight, because closing it would make the result of
@@ -34,8 +34,8 @@ const LEADERLESS: u32 = 2;
 /// The pause between two linearizable reads.
 const BETWEEN_READS: Duration = Duration::from_secs(1);
 
-/// The longest time without an answer to a linearizable read or to a change. It is long enough for a slow disk, and for
-/// the election of a leader.
+/// The longest time without an answer to a linearizable read or to a change. This time is long enough for a slow disk,
+/// and for the election of a leader.
 const UNCONFIRMED: Duration = Duration::from_secs(2);
 
 /// The state that a connection passes to the next one.
@@ -43,7 +43,8 @@ const UNCONFIRMED: Duration = Duration::from_secs(2);
 pub(crate) struct Before {
     /// Whether there was an earlier connection.
     any: bool,
-    /// The replaced connections. Each is closed when all its calls have ended.
+    /// The replaced connections. Each is closed after the time limit of a call, when none of its calls can be in
+    /// flight.
     left: JoinSet<()>,
 }
 
@@ -81,7 +82,8 @@ impl Connector for Members {
 
     async fn watch(&self, session: &mut Session, before: &mut Before, pauses: &mut Pauses) -> Failure {
         if std::mem::replace(&mut before.any, true) {
-            // The watches of the previous connection end together with that connection.
+            // The watches of the previous connection have ended together with that connection, so every waiter sends a
+            // request.
             self.listeners.reconnected();
         }
         while before.left.try_join_next().is_some() {}

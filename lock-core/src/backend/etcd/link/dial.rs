@@ -95,9 +95,9 @@ async fn dial_at(
         Err(failure) if failure.reaction == Reaction::Forbidden => {}
         answer => check(&answer.map_err(at_first)?)?,
     }
-    // A member may report a leader that no longer receives the member's messages. The read also proves that the
-    // member's leader still led after this dial began. So a keep-alive over this connection may be counted from a read
-    // over the previous connection.
+    // The status is not enough: a member may report a leader that no longer receives the member's messages. The read
+    // also proves that the member's leader still led after this dial began. So a keep-alive over this connection may be
+    // counted from a read over the previous connection.
     linearizable_read(&connection).await?;
     Ok(Session { connection: Arc::new(connection), drivers })
 }
@@ -140,13 +140,12 @@ fn at_first(failure: Failure) -> Failure {
     Failure::new(LockErrorKind::Unavailable, text)
 }
 
-/// Requests the state of the member.
 pub(super) async fn status(connection: &Connection) -> Result<StatusResponse, Failure> {
     connection.call("/etcdserverpb.Maintenance/Status", StatusRequest {}).await
 }
 
 /// Performs a linearizable read, which a majority must confirm. A member whose disk hangs, or that is cut off from the
-/// majority, still answers a request for its [`status`]. It does not answer a linearizable read.
+/// majority, still answers a request for its [`status`]. Such a member does not answer a linearizable read.
 pub(crate) async fn linearizable_read(connection: &Connection) -> Result<(), Failure> {
     let request = RangeRequest { key: b"k".to_vec(), count_only: true, ..RangeRequest::default() };
     let answer: Result<RangeResponse, _> = connection.call("/etcdserverpb.KV/Range", request).await;

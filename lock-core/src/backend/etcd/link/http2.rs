@@ -56,19 +56,18 @@ impl Http2 {
     {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         // These windows have room for a list of many locks. Adaptive windows are not used, because hyper needs pings to
-        // measure them. A gRPC server closes the connection of a client that pings more often than every five minutes.
-        // etcd's limit is five seconds.
+        // measure them. By default, a gRPC server closes the connection of a client that pings more often than every
+        // five minutes. etcd's limit is five seconds.
         builder.timer(TokioTimer::new());
         builder.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
         let driver = tokio::spawn(async move {
-            // Each pending call returns the reason why the connection ended.
+            // The result is ignored, because each pending call returns the reason why the connection ended.
             let _ = connection.await;
         });
         Ok((Self { sender }, Driver(driver)))
     }
 
-    /// Returns whether requests may still be sent.
     pub(super) fn is_open(&self) -> bool {
         !self.sender.is_closed()
     }

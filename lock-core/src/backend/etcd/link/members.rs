@@ -4,7 +4,6 @@ use crate::backend::etcd::config::{Config, FORM};
 use crate::backend::remote::{Listeners, Tls};
 use crate::error::Result;
 
-/// The members of a cluster, and the state that their connections share.
 #[derive(Debug)]
 pub(crate) struct Members {
     pub(crate) config: Config,

@@ -1,5 +1,4 @@
-//! The connections to the members of a cluster. Each runtime has one connection at a time. It leads to a member that
-//! answers.
+//! The connections to the members of a cluster. Each runtime has one connection at a time, to a member that answers.
 
 mod ask;
 mod codec;

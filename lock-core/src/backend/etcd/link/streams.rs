@@ -1,4 +1,4 @@
-//! Streams of requests and of answers.
+//! Keeps a stream of requests open for as long as its answers are used.
 
 use std::future::Future;
 use std::pin::Pin;

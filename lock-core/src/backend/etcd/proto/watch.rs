@@ -20,8 +20,8 @@ struct WatchCreateRequest {
 impl WatchRequest {
     /// Returns the request for every later change of the keys from `key` to `range_end`.
     ///
-    /// The watch does not begin at an earlier revision. The server would then replay the changes since that revision,
-    /// and it starts replays only ten times a second.
+    /// The watch does not begin at an earlier revision, because the server would then replay the changes since that
+    /// revision. The server starts replays only ten times a second.
     pub(in super::super) fn create(key: Vec<u8>, range_end: Vec<u8>) -> Self {
         Self { create: Some(WatchCreateRequest { key, range_end }) }
     }

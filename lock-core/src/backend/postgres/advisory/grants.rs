@@ -17,12 +17,11 @@ struct Entry {
     state: State,
 }
 
-/// The state of an advisory lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The lock was requested from the server, and the answer is pending.
     Asked,
-    /// The lock was requested from the server, but its owner has released it before the answer.
+    /// The lock was requested from the server, but the owner has released the lock before the answer.
     Abandoned,
     Held,
     /// The lock is being freed on the server.
@@ -37,7 +36,7 @@ pub(super) enum Begin {
     /// The owner holds the lock.
     Held,
     /// Another owner of this process holds the lock, or may hold it. If that owner certainly holds the lock, the value
-    /// names it.
+    /// is that owner.
     Busy(Option<Owner>),
     /// An earlier request of this owner is in progress.
     Wait,
@@ -71,9 +70,9 @@ impl Grants {
         }
     }
 
-    /// Records the answer to a request. Returns whether the lock must be freed on the server. This is so if the owner
-    /// has released the lock before the grant, or if the answer is an error. The lock stays in the table until
-    /// [`freed`](Self::freed).
+    /// Records the answer to a request; `None` stands for an error. Returns whether the lock must be freed on the
+    /// server: after an error, or if the owner has released the lock before the grant. Such a lock stays in the table
+    /// until [`freed`](Self::freed).
     pub(super) fn answered(&mut self, id: i64, granted: Option<bool>) -> bool {
         let Some(entry) = self.0.get_mut(&id) else { return false };
         match (granted, entry.state) {

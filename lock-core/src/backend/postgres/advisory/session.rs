@@ -1,4 +1,4 @@
-//! One session on the server, and the time until which it certainly exists.
+//! Acquires and frees the advisory locks of one session, and tracks until when the session certainly exists.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,19 +18,20 @@ use crate::error::LockErrorKind;
 use crate::owner::Owner;
 use crate::sync::{Mutex, change, survives};
 
-/// The oldest version of Postgres that can end a session without signs of life.
+/// The oldest version of Postgres that can end a session because it receives no signs of life.
 const OLDEST: i32 = 14;
 
 /// The number of signs of life that the client sends within the session timeout.
 pub(super) const PROOFS: u32 = 8;
 
-/// The longest silence that does not endanger a lock. A sign of life is sent twice a second, or more often.
+/// The longest silence of the server that does not endanger a lock. The client sends a sign of life twice a second, or
+/// more often.
 const SILENT: Duration = Duration::from_secs(3);
 
 const LOCK: &str = "SELECT pg_catalog.pg_try_advisory_lock($1)";
 const UNLOCK: &str = "SELECT pg_catalog.pg_advisory_unlock($1)";
 const PROVE: &str = "SELECT pg_catalog.pg_backend_pid()";
-/// Queries whether any session of the database has a lock. `pg_locks` has the number of a lock in two columns.
+/// Queries whether any session of the database has an advisory lock. `pg_locks` shows its number in two columns.
 const LOOK: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted \
                     AND l.classid::bigint = $1 AND l.objid::bigint = $2 \
                     AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()))";
@@ -107,7 +108,7 @@ impl Session {
         })
     }
 
-    /// Attempts a claim, without a deadline.
+    /// Makes one attempt at a claim. The attempt has no time limit of its own.
     pub(super) async fn attempt(self: &Arc<Self>, claim: &Claim, id: i64) -> Result<Attempt, Failure> {
         let mut answers = self.answers.subscribe();
         loop {
@@ -131,7 +132,8 @@ impl Session {
         }
     }
 
-    /// Requests a lock from the server. Continues to its end, even if the caller has stopped waiting.
+    /// Requests a lock from the server. This runs in its own task, so it continues even if the caller has stopped
+    /// waiting.
     async fn ask(&self, id: i64, sent: Moment) -> Result<bool, Failure> {
         let answer = self.say(&self.lock, Some(id), sent).await;
         if self.with(|grants| grants.answered(id, answer.as_ref().ok().copied()))? {
@@ -152,7 +154,7 @@ impl Session {
         Ok(Attempt::Granted(Grant::new(sent, certain)))
     }
 
-    /// Releases a claim, without a deadline.
+    /// Releases a claim. The release has no time limit of its own.
     pub(super) async fn release(self: &Arc<Self>, owner: Owner, id: i64) -> Result<Released, Failure> {
         let mut answers = self.answers.subscribe();
         loop {
@@ -190,7 +192,7 @@ impl Session {
         }
     }
 
-    /// Returns the outcome of the release of a lock that no owner of this session has.
+    /// Returns the outcome of a release if no owner of this session has the lock: whether another session has it.
     async fn look(&self, id: i64) -> Result<Released, Failure> {
         let (class, object) = halves(id);
         let number = |number: i64| (Box::new(number) as Box<_>, Type::INT8);
@@ -211,7 +213,7 @@ impl Session {
         let row = rows.first().ok_or_else(|| Failure::unexpected("no row"))?;
         let answer = match id {
             Some(_) => row.try_get(0),
-            // Another server process holds no lock of this session.
+            // The answer must come from the server process that holds the locks of this session.
             None => row.try_get::<_, i32>(0).map(|pid| pid == self.pid),
         };
         let answer = answer.map_err(|_| Failure::unexpected("another type"))?;
@@ -231,7 +233,7 @@ impl Session {
         self.timeout
     }
 
-    /// Sends a sign of life. Returns whether the session is still the same.
+    /// Sends a sign of life. Returns whether the server process of this session has answered.
     pub(super) async fn prove(&self) -> Result<bool, Failure> {
         self.say(&self.prove, None, now()).await
     }
@@ -243,7 +245,7 @@ impl Session {
         }
     }
 
-    /// Waits for the answer to any request of this process.
+    /// Waits until any request of this session is answered. Fails if the session ends.
     async fn answer(&self, answers: &mut watch::Receiver<u64>) -> Result<(), Failure> {
         tokio::select! {
             _ = answers.changed() => Ok(()),
@@ -251,7 +253,7 @@ impl Session {
         }
     }
 
-    /// Returns the time after `at` during which the session certainly exists.
+    /// Returns how long after `at` the session certainly exists.
     pub(super) fn certain(&self, at: Moment) -> Duration {
         self.proof.lock().plus(self.timeout).remaining(at)
     }

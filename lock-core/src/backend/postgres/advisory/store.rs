@@ -1,4 +1,4 @@
-//! The store, the managers that are attached to it, and its `Backend` calls.
+//! Implements [`PostgresAdvisory`]: a session for each attached manager, and the `Backend` calls.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -110,7 +110,7 @@ impl PostgresAdvisory {
     /// Renews without a request to the server: a grant lasts as long as its session.
     fn renew_one(&self, claim: &Claim) -> Renewal {
         let Some(keeper) = self.keeper(claim.owner.process()) else { return Renewal::NotOwned };
-        // The end of the session is reported separately.
+        // The keeper itself reports the grants of an ended session as lost.
         let Some(session) = keeper.current() else {
             return Renewal::Unknown(self.error(&keeper.failure()).with_key(&claim.key));
         };
@@ -135,7 +135,7 @@ impl PostgresAdvisory {
         })
     }
 
-    /// Runs a call that needs the session of `keeper`, within the time limit of a call.
+    /// Runs a call that needs the session of `keeper`, with the store's time limit for calls.
     async fn within<T>(
         &self,
         keeper: &SessionKeeper,
@@ -199,7 +199,7 @@ impl Backend for PostgresAdvisory {
             loop {
                 let session = keeper.session().await?;
                 let released = session.release(claim.owner, id::number_of(&claim.key)).await;
-                // The next session can query the state of the grant.
+                // If the session has ended, the next session queries whether the key is still locked.
                 if released.is_ok() || !session.is_over() {
                     return released;
                 }

@@ -66,7 +66,8 @@ impl Answer {
         Ok(Grant::new(self.sent, claim.ttl).with_fence(fence).with_waiters(waiters))
     }
 
-    /// Reads a fencing token. If the token is ahead of the server's time, marks the claim.
+    /// Reads a fencing token. Marks the claim as fenced. If the token is ahead of the server's time, also marks this in
+    /// the claim.
     pub(super) fn fence_of(&self, claim: &Claim) -> Result<FencingToken, Failure> {
         let number = self.fence.and_then(|number| u64::try_from(number).ok());
         let number = number.ok_or_else(|| Failure::unexpected("no fencing token"))?;
@@ -136,7 +137,6 @@ pub(super) fn record_of(claim: &Claim) -> String {
     claim.record.to_value(&claim.owner.token()).split_off(Owner::TOKEN_LEN + 1)
 }
 
-/// Reads an owner record.
 pub(super) fn record(text: &str) -> Option<OwnerRecord> {
     OwnerRecord::from_value(&format!("{} {text}", "0".repeat(Owner::TOKEN_LEN)))
 }

@@ -30,7 +30,7 @@ impl Server {
         let parameters = vec![text(prefix), flag(exact), int(limit), most(HOLDERS_TOLD), most(WAITERS_TOLD)];
         let (rows, _) = self.rows(&self.shared().statements.list, parameters).await?;
         let mut locks = Vec::new();
-        // The rows of a key are adjacent, and its holders are first.
+        // The rows of a key are adjacent, and the rows of the holders come first.
         for rows in rows.chunk_by(|one, next| one.get::<_, &str>(0) == next.get::<_, &str>(0)) {
             locks.push(info(rows).map_err(|_| Failure::unexpected("another row"))?);
         }

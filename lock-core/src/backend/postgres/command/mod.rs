@@ -1,4 +1,4 @@
-//! The statements: their parameters, and the meaning of their answers.
+//! Sends the statements with their parameters, and reads their answers.
 //!
 //! | file | holds |
 //! | --- | --- |
@@ -13,8 +13,8 @@
 //! **The life of a waiter.** The first request of a waiter may add an entry to the queue (`together` here, and
 //! `attempt.sql`). The waiter then sleeps until the server notifies it (`link/listen.rs`), or until its next heartbeat.
 //! A heartbeat is due after a third of the lease of the entry. When the holder releases the key, the server grants the
-//! key to the first waiter (`serve` in `shared.sql`), and notifies this waiter. The grant is only as long as the lease
-//! of an entry. The waiter's first renewal requests the whole ttl.
+//! key to the first waiter (`serve` in `shared.sql`), and notifies this waiter. The lease of this grant is only as long
+//! as the lease of an entry. The waiter's first renewal requests the whole ttl.
 
 mod acquire;
 mod answer;

@@ -1,4 +1,4 @@
-//! Parameters of statements.
+//! Converts values to parameters of statements.
 
 use std::time::Duration;
 

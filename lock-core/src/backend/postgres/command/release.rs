@@ -16,7 +16,6 @@ use crate::backend::{Claim, FencingToken, GrantId, Released, Renewal};
 use crate::key::Key;
 
 impl Server {
-    /// Releases the grant or the queue entry of a claim.
     pub(crate) async fn release(&self, claim: &Claim, keep: Option<Duration>) -> Result<Released, Failure> {
         let (owner, mode, own) = (claim.owner.token(), code(claim.mode), own_fence(claim));
         let statements = &self.shared().statements;
@@ -34,7 +33,8 @@ impl Server {
         };
         let (listeners, process) = (Arc::clone(self.shared().listeners()), claim.owner.process());
         let (connection, statement) = (Arc::clone(&live), live.statement(statement));
-        // All claims of a runtime share the connection, and the server executes their statements one after another.
+        // A next holder in this process is notified inside the call, which runs to its end even if this future is
+        // dropped.
         let call = async move {
             let rows = connection.send(&statement, parameters).await?;
             delivered(&rows, &listeners, process)
@@ -74,13 +74,13 @@ fn delivered(rows: &[Row], listeners: &Listeners, process: u128) -> Result<Relea
     Ok(released)
 }
 
-/// Reads the answer to a release. If the next holder is in the same process, the answer contains its grant; see
-/// short.sql.
+/// Reads the answer to a release. If the next holder is in the same process, the answer contains the grant of that
+/// holder; see short.sql.
 fn verdict(process: u128, text: &str) -> Option<(Released, Option<Message<'_>>)> {
     match text {
         "1" => Some((Released::Released, None)),
-        // A repeated release also gets this answer if the first answer was lost. The caller cannot distinguish the two
-        // cases.
+        // The lease has expired, or an earlier request of this release has succeeded and its answer was lost. The
+        // caller cannot distinguish the two cases.
         "0" => Some((Released::Expired, None)),
         "-1" => Some((Released::Taken, None)),
         _ => match Message::parse(process, text) {

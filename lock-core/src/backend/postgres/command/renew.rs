@@ -21,8 +21,8 @@ impl Server {
     /// Renews a batch of grants, and returns one answer for each grant.
     pub(crate) async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Renewal> {
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else { return Vec::new() };
-        // Renewals also start to listen, because their thread continues if a holder's runtime ends or is blocked. So a
-        // forced release is still reported.
+        // A renewal also starts the listening connection. The thread of renewals continues even if the runtime of a
+        // holder ends or is blocked, so a forced release is still reported.
         self.listening.iter().for_each(Listening::start);
         let deadline = deadline::of_renewal(self.shared().config.timeout, shortest);
         let locks: Vec<KeyLease<'_>> = batch.iter().flat_map(KeyLease::of_grant).collect();
@@ -53,7 +53,7 @@ impl Server {
         // The clock is read before the request is sent, because a lease counts from this moment.
         let sent = Clock::Suspend.now();
         let rows = live.query(&self.shared().statements.renew, parameters).await?;
-        // If the answer has no row for a lock, its owner does not hold it.
+        // If the answer has no row for a lock, the owner does not hold this lock.
         let mut verdicts = vec![Verdict::NotOwned; chunk.len()];
         for row in rows {
             let number: i64 = row.try_get(0).map_err(|_| Failure::unexpected("no number"))?;

@@ -1,4 +1,4 @@
-//! The server: the connections to it, and the deadlines of calls.
+//! Runs statements on the server, and limits calls to their deadlines.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Server {
         failure.to_error(self.shared().address())
     }
 
-    /// Runs a call within its deadline. The call itself has no timer.
+    /// Runs a call within its deadline. The call itself needs no timer.
     pub(crate) async fn within<T>(
         &self,
         deadline: Duration,

@@ -27,8 +27,8 @@ const AT_ONCE: usize = 2;
 /// pause is short, because the row may be free again soon, and a waiter keeps its place only if its next heartbeat is
 /// in time.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// The longest time for which such calls fail. With this pause, waiting for the row uses a fifth of the connection's
-/// time.
+/// The longest time for which calls for a key fail here. With this pause, waiting for the row uses a fifth of the
+/// connection's time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// If more keys than this are remembered, the unused keys are removed.
 const REMEMBERED: usize = 64;
@@ -42,7 +42,6 @@ pub(super) struct StuckKeys {
 /// The name of an entry: the runtime whose connection the calls use, and the key.
 pub(super) type Name = (Id, String);
 
-/// The calls for one key.
 #[derive(Debug)]
 pub(super) struct Calls {
     turns: Arc<Semaphore>,
@@ -56,7 +55,7 @@ pub(super) struct Calls {
 struct Row {
     /// The time when a call for the row last timed out.
     locked_at: Option<Moment>,
-    /// How long calls fail here after that time.
+    /// How long calls fail here after `locked_at`.
     pause: Duration,
     /// Whether a call is checking if the row is free.
     asked: bool,
@@ -85,7 +84,7 @@ impl Row {
     }
 }
 
-/// The entry of a key. The entry exists as long as a caller needs it.
+/// The entry of a key in [`StuckKeys`]. The entry exists as long as a caller needs it.
 #[derive(Debug)]
 pub(super) struct Entry {
     of: Arc<StuckKeys>,
@@ -161,7 +160,6 @@ impl Drop for Entry {
 }
 
 impl Turn {
-    /// Returns whether this call checks if the row is free again.
     pub(super) fn finds_out(&self) -> bool {
         self.finds_out
     }

@@ -23,7 +23,7 @@ use crate::error::LockErrorKind;
 use crate::sync::survives;
 
 impl Server {
-    /// Sends a request for the key of a claim, in one call with other requests of its runtime.
+    /// Sends a request for the key of a claim, in one call with other requests of the same runtime.
     pub(super) async fn ask(&self, claim: &Claim, kind: RequestKind, ask: Ask) -> Result<Answer, Failure> {
         let (told, mut answer) = oneshot::channel();
         let mut place =
@@ -40,7 +40,8 @@ impl Server {
                 // Another caller has sent the request meanwhile.
                 Err(_) => return heard(answer.await),
             };
-            // There is no await from here until the driver has the requests.
+            // No await follows until the driver has the requests: a drop in between would lose the requests of other
+            // callers.
             let alone = turn.finds_out().then_some(place.number);
             let batch = place.entry.with(|calls| calls.unsent.take(alone));
             if batch.is_empty() {
@@ -58,7 +59,7 @@ impl Server {
     /// Waits until a call may be sent over the connection of this runtime.
     async fn next_call(&self, entry: &Entry) -> Result<(Turn, Arc<Connection>), Failure> {
         let turn = entry.turn().await?;
-        // While a caller waits for a connection here, its request is not sent yet.
+        // The request stays in `unsent` during this wait, so the caller can still withdraw it.
         Ok((turn, self.connections.get().await?))
     }
 
@@ -68,7 +69,8 @@ impl Server {
         let statements = &self.shared().statements;
         let kind = batch.first().map_or(RequestKind::Attempt, |one| one.kind);
         let (statement, parameters) = match (kind, batch.as_slice()) {
-            // Most keys have a single request. A session without the settings needs the function that sets them.
+            // Most keys have a single request. A session without the settings of the library needs `attempts`, which
+            // has these settings.
             (RequestKind::Attempt, [one]) if live.is_own() => {
                 (&statements.attempt, parameters_of_one(claim, &one.asked))
             }
@@ -85,12 +87,12 @@ impl Server {
                 connection.note_commit();
             }
         };
-        // Every caller has already received its outcome.
+        // `answered` has already sent each caller its outcome.
         let _ = live.query_with(statement, parameters, answered).await;
     }
 }
 
-/// Sends each caller its answer. Returns whether one of the answers is a grant, which the server sends only after the
+/// Sends each caller its answer. Returns whether one of the answers is a grant. The server sends a grant only after its
 /// commit is on disk.
 fn tell(batch: Vec<QueuedRequest>, answer: Result<&[Row], &Failure>, sent: Moment) -> bool {
     let mut granted = false;
@@ -107,7 +109,7 @@ fn tell(batch: Vec<QueuedRequest>, answer: Result<&[Row], &Failure>, sent: Momen
             Err(failure) => Err(failure.clone()),
         };
         granted |= answer.as_ref().is_ok_and(|answer| answer.verdict == 1);
-        // Sending wakes the caller's task, and the waker may belong to the application.
+        // Sending wakes the caller's task. The waker of the task may belong to the application, and may panic.
         let _ = survives(|| one.told.send(answer).is_ok());
     }
     granted

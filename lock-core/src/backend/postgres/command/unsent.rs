@@ -1,4 +1,4 @@
-//! The requests for one key that wait until a call may be sent.
+//! Queues the requests for one key until a call may be sent.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -15,18 +15,16 @@ use crate::key::Key;
 /// and the connection for long.
 pub(super) const PER_CALL: usize = 100;
 
-/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestKind {
     /// An attempt at one key.
     Attempt,
-    /// An attempt at several keys. Such requests have an entry of their own, whose name contains all keys.
+    /// An attempt at several keys. Such a request has its own entry in `StuckKeys`, whose name contains all keys.
     AttemptAll,
     /// A heartbeat of a queued claim.
     Heartbeat,
 }
 
-/// The parameters of a request.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) owner: String,
@@ -38,7 +36,7 @@ pub(super) struct Asked {
     pub(super) barges: bool,
 }
 
-/// A request that waits for a call.
+/// A request that waits for the next call.
 #[derive(Debug)]
 pub(super) struct QueuedRequest {
     pub(super) number: u64,
@@ -89,8 +87,8 @@ impl UnsentRequests {
     }
 }
 
-/// Returns the name of the entry of a claim. A claim of several keys has a separate entry, because it is unknown which
-/// of its keys is stuck.
+/// Returns the name of a claim's entry in `StuckKeys`. A claim of several keys has a separate entry, because it is
+/// unknown which of its keys is stuck.
 pub(super) fn name_of(claim: &Claim) -> String {
     match claim.more.is_empty() {
         true => claim.key.as_str().to_owned(),

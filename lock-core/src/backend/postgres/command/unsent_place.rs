@@ -1,4 +1,4 @@
-//! The place of a request among the requests that were not sent yet.
+//! Withdraws a request that was not sent yet, if its caller no longer waits.
 
 use tokio::sync::oneshot;
 

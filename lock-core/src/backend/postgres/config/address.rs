@@ -3,7 +3,6 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// The address of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Host {
     Tcp {
@@ -23,7 +22,7 @@ pub(crate) enum Host {
 pub(crate) struct Address(pub(crate) Vec<Host>);
 
 impl Address {
-    /// Returns every host that the address names.
+    /// Returns the host names of the address. A socket has none.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|host| match host {
             Host::Tcp { host, .. } => Some(host.as_str()),

@@ -1,4 +1,4 @@
-//! The settings of advisory locks.
+//! Checks the settings of advisory locks.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The settings of the driver, for an application that has no URL.
+//! Reads the settings of the driver, for an application that has no URL.
 
 use std::time::Duration;
 

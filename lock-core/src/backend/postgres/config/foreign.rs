@@ -26,10 +26,10 @@ const IGNORED: &[&str] = &[
     "tcp_user_timeout",
 ];
 
-/// Ignores an option that has no meaning for a lock. Returns whether the option is in the list.
+/// Returns whether an option is ignored because it has no meaning for a lock.
 pub(super) fn ignores(name: &str, value: &str) -> Result<bool> {
     let ignored = match (name, value) {
-        // The certificate of the server is verified together with its name, which is an equivalent proof.
+        // The store verifies the server's certificate and name. This proves the identity of the server just as well.
         ("channel_binding", "disable" | "prefer" | "require") => true,
         ("gssencmode", "disable" | "prefer") => true,
         // The store always uses the primary.

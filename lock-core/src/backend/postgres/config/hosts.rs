@@ -32,7 +32,6 @@ impl Hosts {
         Ok(Self { authority, ..Self::default() })
     }
 
-    /// Sets the option `host` or `port`.
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<()> {
         let value = Some(FORM.decode(value)?);
         if name == "host" {
@@ -43,7 +42,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// Returns the address.
+    /// Combines the hosts and ports into an address.
     pub(super) fn address(self) -> Result<Address> {
         let Self { authority, host, port } = self;
         let ports: Vec<Option<u16>> = match &port {

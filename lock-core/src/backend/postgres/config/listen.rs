@@ -1,4 +1,4 @@
-//! The server that sends the notifications.
+//! Chooses the server from which the store receives notifications.
 
 use super::settings::{Config, Listen};
 

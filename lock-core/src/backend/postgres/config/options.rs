@@ -1,4 +1,4 @@
-//! The options of a URL, after its `?`.
+//! Reads the options of a URL, which follow its `?`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{Config, Listen};
 use crate::backend::remote::TlsFiles;
 use crate::error::Result;
 
-/// The longest name that Postgres does not truncate.
+/// The length of the longest name that Postgres does not truncate.
 const LONGEST_NAME: usize = 63;
 
 impl Config {
@@ -59,7 +59,7 @@ impl Config {
                     ));
                 }
             }
-            // In libpq, this word means the certificate store of the system.
+            // As in libpq, `system` means the certificate store of the system, which is the default.
             "sslrootcert" if value == "system" && self.tls.is_some() => {}
             "ca" | "sslrootcert" => self.tls_file("ca", value)?,
             "cert" | "sslcert" => self.tls_file("cert", value)?,
@@ -84,7 +84,7 @@ impl Config {
 /// The modes of libpq. If TLS is used, this store always verifies the server's certificate and name.
 const MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 
-/// Reads the limit: a duration, or seconds as in libpq. 0 means the default.
+/// Reads the option `connect_timeout`: a duration, or seconds as in libpq. 0 means the default.
 fn connect_timeout(value: &str) -> Result<Option<Duration>> {
     match value.parse::<u64>() {
         Ok(seconds) => Ok(Some(Duration::from_secs(seconds)).filter(|limit| !limit.is_zero())),

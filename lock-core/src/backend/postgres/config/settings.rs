@@ -1,4 +1,4 @@
-//! The settings of a URL.
+//! The settings of a store, and of its sessions on the server.
 
 use std::fmt;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(crate) const LOCK_TIMEOUT: &str = "500ms";
 /// attempt.sql.
 pub(crate) const SEARCH_PATH: &str = "pg_catalog, pg_temp";
 
-/// The settings of a URL. `Debug` shows no credentials.
+/// The settings of a store. `Debug` shows no credentials.
 #[derive(Clone)]
 pub(crate) struct Config {
     pub(crate) address: Address,
@@ -67,7 +67,7 @@ pub(crate) struct Config {
     /// Whether the store connects without TLS if TLS fails.
     pub(crate) prefers_tls: bool,
     pub(super) application_name: String,
-    /// The other settings, if the application has settings of the driver instead of a URL.
+    /// The settings of the driver that the application has passed. With a URL, only its option `options` is set here.
     pub(super) driver: tokio_postgres::Config,
     /// The function of the application that opens connections. If it is `None`, the store opens the connections.
     pub(crate) opener: Option<Opener>,
@@ -132,8 +132,8 @@ impl Config {
             // The store requests TLS itself, instead of the driver.
             driver.ssl_mode(SslMode::Disable);
         } else {
-            // The same setting applies to the sockets of the store. It prevents an abandoned connection from delivering
-            // data later.
+            // The sockets of the store have the same setting. The setting prevents an abandoned connection from
+            // delivering data later.
             driver.tcp_user_timeout(socket::UNSENT);
         }
         if settings {

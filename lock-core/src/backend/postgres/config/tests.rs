@@ -1,4 +1,4 @@
-//! Tests of valid and invalid URLs.
+//! Tests valid and invalid URLs.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ fn options_are_read() {
     assert!(!past.session_pooling, "the pooler is bypassed");
 }
 
-/// Hosting services print URLs with these options, which matter to other clients.
+/// Hosting services print URLs with these options, which matter only to other clients.
 #[test]
 fn what_means_nothing_for_a_lock_is_ignored() {
     for option in [

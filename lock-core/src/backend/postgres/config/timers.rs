@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-/// How much longer than that time the client may be silent, before the server begins to probe it with keep-alives.
+/// The server begins to probe a silent client with keep-alives this long after a holder has ceased to rely on the
+/// session.
 const BEFORE_PROBES: Duration = Duration::from_secs(5);
 /// The pause between two such probes, and the number of unanswered probes after which the client counts as unreachable.
 const PROBE_EVERY: Duration = Duration::from_secs(3);
 const PROBES: u32 = 3;
 
-/// The timers of one session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timers {
     counted: Option<Duration>,
@@ -24,13 +24,13 @@ impl Timers {
         Self { counted }
     }
 
-    /// Returns the silence after which the server ends the session, as a setting in ms. If no grant ends with the
-    /// session, it is 0, which means off.
+    /// Returns how long a client may be silent before the server ends the session, as a setting in ms. If no grant ends
+    /// with the session, the value is 0, which means off.
     pub(crate) fn idle_session_timeout(self) -> String {
         self.counted.unwrap_or_default().as_millis().to_string()
     }
 
-    /// Returns the silence after which the server begins to probe the client.
+    /// Returns how long a client may be silent before the server begins to probe it.
     fn keepalives_idle(self) -> Duration {
         // The time is rounded up to whole seconds, because the server's setting is in seconds.
         let counted = self.counted.unwrap_or_default();
@@ -61,7 +61,7 @@ mod tests {
         Timers::new(counted.map(Duration::from_millis))
     }
 
-    /// If no grant depends on an unreachable client, the server drops it within a quarter of a minute.
+    /// If no grant depends on the session of an unreachable client, the server ends the session within 15 s.
     #[test]
     fn a_session_without_a_grant_ends_soon() {
         let names =

@@ -1,4 +1,4 @@
-//! The facts for the rules: the rows of the statement in sql/doctor.sql.
+//! Reads the facts for the rules: the rows of the statement in sql/doctor.sql, and the version of the tables.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,6 @@ pub(crate) struct Fact {
     pub(super) other: i64,
 }
 
-/// The facts that a server reports about itself and its sessions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     pub(super) rows: Vec<Fact>,
@@ -57,7 +56,7 @@ pub(crate) struct Facts {
     pub(super) pooled: bool,
 }
 
-/// Reads the facts with two statements.
+/// Reads the facts: with one statement for advisory locks, and with two for locks in tables.
 pub(crate) async fn ask(live: &Arc<Connection>, shared: &Shared) -> Result<Facts, Failure> {
     let (config, statements) = (&shared.config, &shared.statements);
     let settings: Vec<&'static str> = SETTINGS.to_vec();
@@ -105,7 +104,6 @@ pub(super) fn ahead(at: f64, sent: Duration, answered: Duration) -> f64 {
 }
 
 impl Facts {
-    /// Returns the rows of one kind.
     pub(super) fn rows_of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Fact> {
         self.rows.iter().filter(move |row| row.kind == kind)
     }

@@ -19,8 +19,8 @@ fn needed(facts: &Facts) -> i64 {
     if facts.advisory || facts.pooled { 1 } else { OF_A_PROCESS }
 }
 
-/// Returns a text to add to an advice that raises a setting. A standby stops if its own value is below its primary's
-/// value.
+/// Returns the end of the advice to raise a setting. Standbys come first, because a standby stops if its own value is
+/// below its primary's value.
 fn standbys_first(facts: &Facts) -> &'static str {
     if facts.rows_of("standby").next().is_some() { ", each standby before its primary" } else { "" }
 }

@@ -6,8 +6,8 @@ use super::durable::awaited;
 use super::facts::{Fact, Facts};
 use crate::backend::{Finding, Severity};
 
-/// The number of seconds after which a session that is idle in a transaction is reported. Normally, such a session is
-/// idle only briefly.
+/// The number of seconds after which a session that is idle in a transaction is reported. Normally, a session is idle
+/// in a transaction only briefly.
 const IDLE_SECS: i64 = 2;
 /// The number of seconds after which an open transaction is reported.
 const OLD_SECS: i64 = 600;
@@ -27,7 +27,8 @@ fn session(of: &Fact) -> String {
     }
 }
 
-/// Finds idle sessions that keep a lock on the tables. A session that only reads blocks no call.
+/// Finds sessions that are idle in a transaction and keep a lock on the tables. A session that only reads is omitted,
+/// because it blocks no call.
 pub(super) fn idle_in_transaction(facts: &Facts) -> Vec<Finding> {
     let keeps = |one: &&Fact| one.other >= IDLE_SECS && one.text != "AccessShareLock";
     let finding = |one: &Fact| {

@@ -10,7 +10,8 @@ const DEAD: i64 = 300_000;
 
 const EVERY: &[&str] = &["SELECT", "INSERT", "UPDATE", "DELETE"];
 
-/// The tables of the library, with the rights that calls need. Connecting reads `version`.
+/// The tables of the library, with the rights that calls need. The right to read `version` needs no check: connecting
+/// already reads this table.
 const TABLES: [(&str, &[&str]); 7] = [
     ("keys", EVERY),
     ("holders", EVERY),

@@ -3,8 +3,8 @@
 //! A server process may hang in a commit because its synchronous standby or its disk is gone. Such a process does not
 //! notice that its client has disconnected, and no timeout ends it. A store that continued with new connections would
 //! leave one more such process every few seconds, until no login succeeds. So a new connection first looks up the
-//! abandoned processes, and is not used while they hang. The store sends no cancel request, because a cancelled commit
-//! would be valid only on the primary.
+//! abandoned processes, and is not used while too many of them hang. The store sends no cancel request, because a
+//! cancelled commit would be valid only on the primary.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ const STANDBY: &str = "SyncRep";
 /// waits for a standby, the new connection is not used.
 const AT_MOST: usize = 1;
 
-/// The server processes of abandoned connections. They may hang.
+/// The server processes of abandoned connections, which may hang.
 #[derive(Debug, Default)]
 pub(crate) struct Abandoned(Mutex<Vec<ServerProcess>>);
 

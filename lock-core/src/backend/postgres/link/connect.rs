@@ -42,7 +42,7 @@ pub(super) async fn connect(
         Way::Tcp(host, address) => match shared.tls() {
             None => plain(config, *address).await,
             Some(tls) => match encrypted(config.clone(), tls, host, *address).await {
-                // As in libpq, the connection is opened without encryption if TLS fails.
+                // As in libpq, `sslmode=prefer` opens the connection without encryption if TLS fails.
                 Err(failure)
                     if shared.config.prefers_tls && failure.is_settled() && !failure.is_permanent() =>
                 {

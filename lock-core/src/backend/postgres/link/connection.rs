@@ -1,4 +1,4 @@
-//! An established connection, and the statements that are sent over it.
+//! Sends statements over an established connection.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -30,7 +30,7 @@ pub(crate) fn text(value: impl Into<String>) -> Parameter {
 /// another.
 pub(crate) struct Connection {
     pub(super) client: AnyClient,
-    /// Wakes the supervisor if the connection must be dropped.
+    /// Notified when the supervisor must drop the connection.
     pub(super) poisoned: Notify,
     /// The number of answered statements.
     answered: AtomicU64,
@@ -55,7 +55,6 @@ pub(super) struct ServerProcess {
     pub(super) started: String,
 }
 
-/// The prepared statements of a session.
 #[derive(Debug)]
 struct Prepared {
     /// The statements with their texts. There are few of them, so a scan is faster than a map.
@@ -83,7 +82,7 @@ impl Connection {
     }
 
     pub(super) fn set_process(&self, process: ServerProcess) {
-        // No other caller uses the connection yet.
+        // This cannot fail, because no other caller uses the connection yet.
         let _ = self.process.set(process);
     }
 
@@ -92,7 +91,7 @@ impl Connection {
     }
 
     /// Prepares statements. The session must have the settings of the library, and must not be shared. Without prepared
-    /// statements, the server would spend a quarter of its time for a usual call on the text of the statement.
+    /// statements, the server would spend a quarter of the time of a usual call on the text of the statement.
     ///
     /// `own` becomes `false` for all sessions when one of them proves to be shared.
     pub(super) async fn prepare(&self, texts: &[&str], own: Arc<AtomicBool>) -> Result<(), Failure> {
@@ -102,12 +101,12 @@ impl Connection {
         for (text, answer) in texts.iter().zip(answers) {
             statements.push(((*text).to_owned(), answer.map_err(|error| Failure::from_driver(&error))?));
         }
-        // No other task uses the connection yet.
+        // This cannot fail, because no other caller uses the connection yet.
         let _ = self.prepared.set(Prepared { statements, own });
         Ok(())
     }
 
-    /// Returns whether the session has the settings of the library.
+    /// Returns whether the session has the settings of the library, and is not known to be shared.
     pub(crate) fn is_own(&self) -> bool {
         self.prepared_here().is_some()
     }
@@ -179,7 +178,7 @@ impl Connection {
         call: impl Future<Output = Result<T, Failure>> + Send + 'static,
     ) -> Result<T, Failure> {
         // The first poll puts the statement into the driver's queue, which is unbounded. Without `unconstrained`,
-        // tokio's budget could delay that.
+        // tokio's budget could end this poll earlier.
         let mut call = Box::pin(unconstrained(call));
         match poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await {
             Poll::Ready(answer) => answer,

@@ -95,7 +95,7 @@ fn one_of_several(failure: Failure) -> Failure {
 async fn reach(shared: &Shared, way: Way<'_>, goal: Goal) -> Result<Session, Failure> {
     let sets_later = shared.config.session_pooling;
     let opened = match connect(shared, &way, !sets_later).await {
-        // The pooler refuses settings that it does not pass on.
+        // The pooler refuses the settings, so the login is repeated without them.
         Err(failure) if failure.reaction == Reaction::WithoutSettings => connect(shared, &way, false).await,
         opened => opened,
     };
@@ -109,9 +109,9 @@ async fn reach(shared: &Shared, way: Way<'_>, goal: Goal) -> Result<Session, Fai
         if needs_tables { check_version(&session.live, &shared.statements.version).await } else { Ok(()) }
     });
     let facts = facts?;
-    // The facts are checked before the version, because they contain the reason why a server cannot hold locks.
+    // The facts are checked before the version: if the server cannot hold locks, the facts name the reason.
     facts.examine()?;
-    // The store receives no notifications over a client that a pool lends.
+    // A client that a pool lends counts as pooled, because the store receives no notifications over it.
     shared.set_pooled(facts.is_pooled() || !session.is_driven_here());
     if !facts.is_pooled() || sets_later {
         session.live.set_process(facts.process.clone());

@@ -66,7 +66,8 @@ struct ListenConnector {
 }
 
 impl Listening {
-    /// Creates the listening connection for `store`. The other connections of the store may lead to another server.
+    /// Creates the state of the listening connection of `store`, without connecting. `config` may name another server
+    /// than the settings of `store`.
     pub(crate) fn new(config: Config, store: &Shared) -> Result<Self> {
         let shared = Shared::new(config, Arc::clone(store.listeners()))?;
         let covered = watch::Sender::new(0);
@@ -90,7 +91,7 @@ impl Listening {
         self.managers.start(&self.connections);
     }
 
-    /// Waits until notifications for all listeners arrive. Returns whether they arrive.
+    /// Waits a moment until notifications for all listeners arrive. Returns whether they arrive.
     pub(crate) async fn heard(&self) -> bool {
         self.start();
         let connector = self.connector();
@@ -133,8 +134,8 @@ impl Managers {
         };
         let (managers, connections) = (Arc::clone(self), Arc::downgrade(connections));
         let turn = Turn { managers, connections, runtime: runtime.id() };
-        // The first caller on a runtime creates the connection of that runtime, and the connection is then kept up. The
-        // task ends with its runtime, and the turn ends with the task.
+        // The first `get` on a runtime creates the connection there, and `connections` then keeps it up. The task ends
+        // with its runtime, and drops `turn`.
         runtime.spawn(async move {
             turn.connect().await;
             std::future::pending::<()>().await;
@@ -142,7 +143,7 @@ impl Managers {
     }
 }
 
-/// The turn of one manager to run the connection.
+/// The turn of one manager to run the connection. On drop, the next manager gets its turn.
 struct Turn {
     managers: Arc<Managers>,
     /// The reference is weak, so that the connection ends with the store.
@@ -168,7 +169,7 @@ impl Drop for Turn {
         {
             let mut attached = self.managers.0.lock();
             attached.listens = false;
-            // The manager may exist a little longer than its runtime.
+            // The manager is removed here, because it may exist a little longer than its runtime.
             attached.managers.retain(|(_, runtime)| runtime.id() != self.runtime);
         }
         if let Some(connections) = self.connections.upgrade() {
@@ -258,7 +259,7 @@ impl ListenConnector {
                 let begun = wanted.difference(&channels).next().is_some();
                 channels = wanted;
                 if begun && self.lost_before.swap(true, Ordering::AcqRel) {
-                    // Earlier notifications may be lost.
+                    // Notifications that were sent before this connection listened may be lost.
                     self.shared.listeners().reconnected();
                 }
             }

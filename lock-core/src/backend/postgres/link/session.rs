@@ -1,4 +1,4 @@
-//! An open connection, and the task that drives it.
+//! Starts the task that drives an open connection and delivers its notifications.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -52,7 +52,6 @@ impl Session {
 }
 
 impl Driver {
-    /// Waits for the end of the connection.
     pub(super) async fn ended(&mut self) {
         match &mut self.0 {
             Some(task) => drop(task.await),

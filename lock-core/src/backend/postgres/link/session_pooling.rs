@@ -26,7 +26,7 @@ const ROUNDS: usize = 8;
 const ASK: &str = "SELECT pg_catalog.pg_backend_pid()";
 
 impl Shared {
-    /// Checks that each client has a server connection for itself, if the settings name session pooling.
+    /// If the settings name session pooling, checks that each client has a server connection for itself.
     pub(crate) async fn prove_session_pooling(&self) -> Result<(), Failure> {
         if !self.config.session_pooling {
             return Ok(());
@@ -44,7 +44,7 @@ impl Shared {
     }
 
     async fn second_client(&self, limit: Duration) -> Result<Session, Failure> {
-        // The pooler makes the client wait until it has a connection to the server.
+        // A pooler without a free connection to the server makes the client wait for one.
         timeout(limit / 2, dial(self, Goal::Bare, limit)).await.unwrap_or_else(|_| Err(too_few()))
     }
 }

@@ -9,23 +9,22 @@ use crate::backend::postgres::sql::Statements;
 use crate::backend::remote::{Listeners, Tls};
 use crate::error::Result;
 
-/// The state that all connections of one store share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) statements: Statements,
     tls: Option<Tls>,
-    /// Whether the last dial reached a pooler that shares its connections. If so, nothing may be set for a session.
+    /// Whether the last dial reached a pooler that shares its connections. If so, the store must not set anything for a
+    /// session.
     pooled: AtomicBool,
     /// Whether each session belongs only to the store, as far as is known. A pooler may share sessions without notice.
     own: Arc<AtomicBool>,
     listeners: Arc<Listeners>,
-    /// The server processes that were abandoned.
     pub(super) abandoned: Abandoned,
 }
 
 impl Shared {
-    /// Creates the state, and reads the files that the configuration names.
+    /// Creates the state, and reads the TLS files that the configuration names.
     pub(crate) fn new(config: Config, listeners: Arc<Listeners>) -> Result<Self> {
         Ok(Self {
             tls: match &config.tls {

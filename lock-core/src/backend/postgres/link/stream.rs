@@ -39,8 +39,8 @@ pub(super) fn handshake_failure(error: &tokio_postgres::Error) -> Option<Failure
     Some(failure.clone())
 }
 
-/// The library's own connector does the handshake. This is a macro because the type of its stream differs in a build
-/// without TLS.
+/// The library's own connector does the handshake. This is a macro because the type of the connector's stream differs
+/// in a build without TLS.
 macro_rules! upgrade {
     ($stream:ty) => {
         impl TlsConnect<TcpStream> for Upgrade {

@@ -22,7 +22,8 @@ const AMONG_FEW: Duration = Duration::from_millis(50);
 
 impl Shared {
     /// Deletes the unused rows of some keys, if a sweep is due. `to` is the last key of this connection's previous
-    /// call. Returns the last checked key. Returns `None` at the end of the table, and if another process sweeps.
+    /// call. Returns the last checked key. Returns `None` at the end of the table, after a failure, and if no sweep is
+    /// due or another process sweeps.
     pub(super) async fn sweep(&self, connection: &Arc<Connection>, mut to: Option<String>) -> Option<String> {
         let began = Clock::Suspend.now();
         loop {
@@ -30,7 +31,7 @@ impl Shared {
             let most;
             (to, most) = match swept {
                 Ok(Ok(swept)) => swept?,
-                // The next sweep continues at this position.
+                // The next sweep continues where this one has stopped, because the server has recorded the position.
                 Ok(Err(failure)) => {
                     tracing::debug!(server = %self.address(), ?failure, "the lock tables were not swept");
                     return None;
@@ -44,7 +45,8 @@ impl Shared {
         }
     }
 
-    /// Makes one call. Returns the last key, and whether most keys were deleted.
+    /// Makes one call. Returns the last key, and whether at least half of the keys were deleted. Returns `None` if no
+    /// sweep is due.
     async fn sweep_some(
         &self,
         connection: &Arc<Connection>,

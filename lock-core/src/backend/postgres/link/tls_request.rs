@@ -18,7 +18,8 @@ const LONGEST: usize = 8 * 1024;
 
 /// Requests TLS. Returns `Ok` when the server has agreed and expects the handshake.
 pub(super) async fn request_tls(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<(), Failure> {
-    // A peer that refuses connections may already have closed this connection. Its error message can still be read.
+    // A peer that refuses connections may already have closed this connection. The peer's error message can still be
+    // read.
     let _ = stream.write_all(&REQUEST).await;
     match stream.read_u8().await.map_err(|error| lost(&error))? {
         b'S' => Ok(()),

@@ -82,7 +82,8 @@ impl Connector for Shared {
 
     async fn watch(&self, session: &mut Session, former: &mut Former, pauses: &mut Pauses) -> Failure {
         if std::mem::replace(&mut former.lost, true) {
-            // While no connection existed, the server may have lost the queue or sent grants.
+            // While no connection existed, the server may have lost the queue, or may have sent grants that did not
+            // arrive.
             self.listeners().reconnected();
         }
         let failure = self.keep(session, pauses).await;

@@ -4,7 +4,7 @@
 -- p_ttl     the lease in us.
 -- p_fenced  whether the claim needs a fencing token with the grant.
 -- p_room    the claim is queued only if fewer claims than this wait. If null, the claim is not queued.
--- p_barges  if true, the claim is not queued while a holder of the same process can hand the key off to it.
+-- p_barges  if true, the claim is not queued while a holder of the same process can hand the key off to the claim.
 CREATE OR REPLACE FUNCTION lock_core.acquire(
     p_key text, p_owner text, p_record text, p_mode text, p_ttl bigint, p_fenced boolean, p_room integer, p_barges boolean
 ) RETURNS lock_core.answer LANGUAGE plpgsql
@@ -26,8 +26,8 @@ DECLARE
     v_others integer;
     v_holder lock_core.holders;
 BEGIN
-    -- A claim that will not be queued is refused here without a row lock. So many attempts neither write nor wait for
-    -- each other.
+    -- If another owner holds the key exclusively, a claim that would not be queued is refused here without a row lock.
+    -- So many attempts neither write nor wait for each other.
     IF p_room IS NULL AND length(p_mode) = 1 AND EXISTS (SELECT FROM lock_core.holders h
             WHERE h.key = p_key AND h.mode = 'x' AND h.expires_at > t AND h.owner <> p_owner) THEN
         RETURN lock_core.held(p_key, p_owner, t, false);
@@ -47,11 +47,11 @@ BEGIN
             bool_or(h.owner = p_owner AND h.expires_at > t AND h.kept)
         INTO v_mode, v_count, v_ended, v_again, v_kept FROM lock_core.holders h WHERE h.key = p_key;
     IF v_kept THEN
-        -- This is a late copy of the request. Its owner has released the lock since then, and the key stays locked for
+        -- This is a late copy of the request. The owner has released the lock since then, and the key stays locked for
         -- a while.
         RETURN lock_core.held(p_key, p_owner, t, false);
     END IF;
-    -- A repeated request does not turn a reader into a writer.
+    -- If this owner holds the key as a reader, an exclusive request does not repeat the earlier one.
     v_again := coalesce(v_again AND NOT (p_mode = 'x' AND v_mode <> 'x'), false);
     IF v_again THEN
         UPDATE lock_core.holders h SET expires_at = greatest(h.expires_at, v_until)
@@ -74,8 +74,8 @@ BEGIN
             RETURN a;
         END IF;
         IF NOT v_won AND NOT v_blocked AND lock_core.fits(p_mode, v_mode, v_count) THEN
-            -- Here no waiter is left, because `serve` would have reported it in `v_blocked`. So this owner has no entry
-            -- in the queue.
+            -- No live waiter is left here. Otherwise `serve` would have set `v_blocked`. So this owner has no entry in
+            -- the queue.
             PERFORM lock_core.put(p_key, p_owner, p_mode, p_record, v_until);
             v_won := true;
         END IF;
@@ -166,8 +166,8 @@ BEGIN
         a.number := v_latched[1];
         RETURN a;
     END IF;
-    -- All keys are checked before this claim writes its first grant. Serving a queue grants a single key to the waiters
-    -- of that key only.
+    -- All keys are checked before this claim writes its first grant. Until then, only `serve` writes grants: for
+    -- waiters of a single key.
     FOR number IN 1 .. cardinality(p_keys) LOOP
         v_key := p_keys[number];
         CONTINUE WHEN EXISTS (SELECT FROM lock_core.holders h WHERE h.key = v_key AND h.slot = '' AND h.owner = p_owner

@@ -2,8 +2,9 @@
 -- general functions (acquire.sql, release.sql).
 --
 -- A session of the library has the settings of shared.sql from its start, and calls these functions. Any other session,
--- such as one that a pooler shares, calls `attempts` (together.sql) and `let_go_with_settings`, which set the settings.
--- Without these settings, the `search_path` of that session could lead the functions to operators of other users.
+-- such as one that a pooler shares, calls `attempts` (together.sql) and `let_go_with_settings`, which have these
+-- settings. Without these settings, the `search_path` of that session could lead the functions to operators of other
+-- users.
 
 -- Makes one attempt. Returns the answer in the form of `flat`. For the parameters see `acquire`.
 CREATE OR REPLACE FUNCTION lock_core.attempt(

@@ -1,9 +1,9 @@
 -- Returns the facts for `doctor`, in one statement. Each row has a kind, a name, two texts and two numbers; see
 -- doctor/facts.rs. $1 is the schema, $2 contains the names of settings.
 --
--- A session that a pooler lends lacks the settings of the library. So each name has its schema here, and the operators
--- get their schema when the statement is built. For a user without `pg_read_all_stats`, the columns with the state of
--- other users' sessions are null.
+-- A session that a pooler lends does not have the library's `search_path`. So each name is written here with its
+-- schema. The operators get their schema when the statement is built; see statements.rs. For a user without
+-- `pg_read_all_stats`, the columns with the state of other users' sessions are null.
 WITH here AS MATERIALIZED (
     SELECT d.oid, d.datname, d.datconnlimit FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()
 ), sessions AS MATERIALIZED (
@@ -44,12 +44,12 @@ SELECT 'standby', r.application_name, r.sync_state, r.state, NULL, NULL
 FROM pg_catalog.pg_stat_replication r
 WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')
 UNION ALL
--- A table: whether the table is logged (`p`) or unlogged (`u`), its options, its numbers of dead and live rows.
+-- A table: whether the table is logged (`p`) or unlogged (`u`), its options, and its numbers of dead and live rows.
 SELECT 'table', t.relname, t.relpersistence::pg_catalog.text, pg_catalog.array_to_string(t.reloptions, ' '),
     pg_catalog.pg_stat_get_dead_tuples(t.oid), pg_catalog.pg_stat_get_live_tuples(t.oid)
 FROM tables t
 UNION ALL
--- A right to a table that the user lacks, and a function that the user may not call.
+-- The rights to tables that the user lacks, and the functions that the user may not call.
 SELECT 'no right', t.relname, p.name, NULL, NULL, NULL
 FROM tables t CROSS JOIN pg_catalog.unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p(name)
 WHERE NOT pg_catalog.has_table_privilege(t.oid, p.name)
@@ -69,8 +69,8 @@ FROM pg_catalog.pg_locks l
 WHERE l.granted AND a.state = 'idle in transaction'
 GROUP BY a.application_name, a.usename, a.pid, a.state_change
 UNION ALL
--- The oldest open transaction that keeps the server from removing dead rows, and the oldest prepared transaction: the
--- age in s.
+-- The oldest open transaction that keeps the server from removing dead rows, and the oldest prepared transaction, each
+-- with its age in s.
 (SELECT 'open', a.application_name, a.state, NULL, a.pid,
     pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - a.xact_start)::bigint
 FROM sessions a JOIN here h ON h.oid = a.datid

@@ -12,7 +12,7 @@ CREATE OR REPLACE FUNCTION lock_core.list(
         SELECT DISTINCT h.key FROM lock_core.holders h
             WHERE h.expires_at > clock_timestamp() AND h.key >= p_prefix
                 AND CASE WHEN p_exact THEN h.key = p_prefix ELSE starts_with(h.key, p_prefix) END
-                -- This is an upper bound of all keys with the prefix, so that the index is not read further. No key is
+                -- All keys with the prefix are below this bound, so that the index is not read further. No key is
                 -- longer than the appended text.
                 AND h.key <= p_prefix || repeat(chr(1114111), 129)
             ORDER BY h.key LIMIT p_limit
@@ -61,8 +61,8 @@ DECLARE
     v_last text;
     v_keys text[];
 BEGIN
-    -- If `swept_at` is far in the future, the clock was set back meanwhile. To stop all sweeps, an operator may set
-    -- `swept_at` to 'infinity'.
+    -- If `swept_at` is more than 2 minutes in the future, the clock was set back meanwhile, so the sweep runs. To stop
+    -- all sweeps, an operator may set `swept_at` to 'infinity'.
     SELECT f.swept_to INTO v_after FROM lock_core.floor f
         WHERE isfinite(f.swept_at) AND (
             p_to = f.swept_to OR f.swept_at <= t - interval '5 seconds' OR f.swept_at > t + interval '2 minutes'
@@ -74,8 +74,8 @@ BEGIN
     SELECT max(n.key), count(*) INTO v_last, looked FROM (
         SELECT k.key FROM lock_core.keys k WHERE k.key > v_after ORDER BY k.key LIMIT p_limit
     ) n;
-    -- This statement locks the rows of the keys. Later statements check the keys again, because a grant may be
-    -- committed in between.
+    -- This statement locks the rows of keys that seem unused. The later statements check these keys again, because a
+    -- grant may be committed between this check and the lock.
     v_keys := ARRAY(
         SELECT k.key FROM lock_core.keys k WHERE k.key > v_after AND k.key <= v_last
             AND k.latch_until <= t
@@ -98,8 +98,8 @@ BEGIN
         AND NOT EXISTS (SELECT FROM lock_core.keys k WHERE k.key = w.key);
     IF looked < p_limit THEN
         v_last := NULL;
-        -- Deletes expired holders without a row in `keys`. Such rows may exist after a backup of some tables was
-        -- restored.
+        -- Deletes expired holders whose key has no row in `keys`. Such holders may exist after only some tables were
+        -- restored from a backup.
         DELETE FROM lock_core.holders h WHERE h.ctid = ANY (ARRAY(
             SELECT o.ctid FROM lock_core.holders o
                 WHERE o.expires_at <= t AND NOT EXISTS (SELECT FROM lock_core.keys k WHERE k.key = o.key)

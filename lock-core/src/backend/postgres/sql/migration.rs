@@ -45,7 +45,8 @@ pub(crate) fn steps(schema: &str) -> String {
     constants().into_iter().fold(text, |text, (name, value)| text.replace(name, &value))
 }
 
-/// Returns the name of a schema in the form for statements. The name may be a reserved word of SQL.
+/// Returns the name of a schema in the form for statements: with quotes, except for the default name. The name may be a
+/// reserved word of SQL.
 pub(crate) fn identifier(schema: &str) -> String {
     if schema == NAME { schema.to_owned() } else { format!("\"{schema}\"") }
 }

@@ -1,4 +1,4 @@
--- Releases the grant of an owner on all of the keys, or removes its queue entries. Serves the next waiters.
+-- Releases the grant of an owner on all of the keys, or removes the owner's queue entries. Serves the next waiters.
 --
 -- p_keep  how long the keys stay locked after the release, in us; null: the keys become free at once.
 -- p_own   the last fencing token that the process itself assigned for this grant; 0: none.
@@ -72,9 +72,9 @@ BEGIN
         PERFORM lock_core.clear(p_key, t);
         SELECT * INTO v_mode, v_count FROM lock_core.look(p_key);
         answer := CASE WHEN lock_core.fits(p_mode, v_mode, v_count) THEN 0 ELSE -1 END;
-        -- After an owner has left the queue, the waiters behind it may fit with the holders. For example, readers may
-        -- have waited behind a writer. If this owner was not queued, its lease has probably expired. The next heartbeat
-        -- of a waiter then serves the queue.
+        -- After an owner has left the queue, the waiters behind this owner may be able to share the key with the
+        -- holders. For example, readers may have waited behind a writer. If this owner was not queued, its lease has
+        -- probably expired. The next heartbeat of a waiter then serves the queue.
         IF NOT v_queued THEN
             RETURN;
         END IF;
@@ -86,8 +86,8 @@ BEGIN
     END IF;
 END $$;
 
--- Ends one grant of any holder on request of an operator, and serves the next waiters. Returns whether the grant
--- existed.
+-- Ends the grant with the id `p_id` at the request of an operator, and serves the next waiters. Returns whether the
+-- grant existed.
 CREATE OR REPLACE FUNCTION lock_core.force_release(p_key text, p_id text) RETURNS boolean
 LANGUAGE plpgsql
 :settings AS $$

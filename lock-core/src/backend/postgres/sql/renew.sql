@@ -1,8 +1,8 @@
 -- Extends the leases of the grants that their owners still have, and never shortens a lease. Returns one row for each
 -- such grant: `number` is its position in the parameters, and `waiting` is the number of claims that wait for its key.
 -- If another transaction has locked the row of a grant, that grant is not renewed, and its `waiting` is null. The
--- function waits for no lock, so it cannot be part of a deadlock. The function does not lock the row of the key,
--- because the decisions of other calls depend only on whether the grant is alive.
+-- function waits for no lock, so it cannot be part of a deadlock. The function does not lock the row of the key: a live
+-- grant stays alive, and the decisions of other calls depend only on whether the grant is alive.
 --
 -- p_owns  for each grant, the last token that its process assigned; 0: none.
 CREATE OR REPLACE FUNCTION lock_core.renew(p_keys text[], p_owners text[], p_ttls bigint[], p_owns bigint[])
@@ -36,7 +36,7 @@ BEGIN
                 JOIN lock_core.holders h ON h.key = r.key AND h.slot = r.slot AND h.owner = r.owner
                 WHERE h.expires_at > t AND NOT h.kept AND r.number <> ALL (v_done)
         );
-        -- Another call for the same grant, such as an extension, has locked its row. That call ends soon.
+        -- Another call for the same grant, such as an extension, has locked the row of the grant. That call ends soon.
         PERFORM pg_sleep(0.02);
     END LOOP;
     -- Saves the tokens in `p_owns`. A key whose row is locked by another call is skipped, so that the renewal does not
@@ -57,7 +57,7 @@ BEGIN
         RETURN QUERY SELECT d.number, 0 FROM unnest(v_done) d (number);
         RETURN;
     END IF;
-    -- The waiters are counted once for each key, because a key may have thousands of holders.
+    -- The waiters are counted once for each key, not for each grant, because a key may have thousands of holders.
     RETURN QUERY WITH counted AS MATERIALIZED (
             SELECT u.key, lock_core.waiting(u.key, '', t) AS claims
                 FROM (SELECT DISTINCT r.key FROM unnest(p_keys) r (key)) u
@@ -73,7 +73,7 @@ END $$;
 -- than the last token of each key. So tokens grow even if the clock is set back, or if a failover loses the last
 -- transactions.
 --
--- p_of   the holder of the fencing token: the owner token. After a hand-off in the process, `:<number>` follows.
+-- p_of   identifies the holder: the owner token, followed by `:<number>` after a hand-off in the process.
 -- p_own  the last token that the process itself assigned for this grant; 0: none.
 -- The verdict of the answer is 1 if the token was made, 0 if no owner has the lock, and -1 if another owner has it.
 CREATE OR REPLACE FUNCTION lock_core.fence(p_keys text[], p_owner text, p_of text, p_own bigint)
@@ -90,7 +90,8 @@ BEGIN
         v_row := lock_core.lock_row(p_keys[number], false);
         t := clock_timestamp();
         IF v_row.key IS NULL THEN
-            -- Without a row, nothing was locked, so other calls could grant the key meanwhile.
+            -- A key without a row has no holder. The check below would need the lock of the row: without it, another
+            -- call could grant the key meanwhile.
             a.now_us := lock_core.micros(t);
             a.verdict := 0;
             RETURN a;

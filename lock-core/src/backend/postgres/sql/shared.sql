@@ -1,13 +1,13 @@
--- Functions that the other functions use: the lock of a key, its holders and its queue.
+-- Helpers for the functions of the other files: they lock a key, and read and change its holders and its queue.
 --
 -- The functions that any session may call have these settings (`:settings`). `lock_timeout` limits the wait for the row
 -- of a key. Another call may have locked that row until the call ends. Without a limit, the connection could hang. A
 -- session keeps query plans that it made while the tables were small. Without `enable_seqscan = off`, such plans would
 -- still read whole tables after these have grown (measured: 12 times the CPU time after 8,000 locks). This setting
 -- raises the estimated cost of plans so much that Postgres would compile each plan. `jit = off` prevents the
--- compilation. `search_path` excludes operators and functions of other users. Without it, a user who may create objects
--- in `public` could create a function that matches the arguments better than the function of Postgres. The service
--- would then call that function with its own rights.
+-- compilation. `search_path` excludes operators and functions of other users. Without this setting, a user who may
+-- create objects in `public` could create a function that matches the arguments better than the function of Postgres.
+-- The service would then call that function with its own rights.
 --
 -- Functions that other functions call are written in plpgsql, which keeps their plans for the session. A SQL function
 -- that is more than a single expression would be planned at each call.
@@ -16,17 +16,17 @@
 -- renewal. Under READ COMMITTED, each statement after the lock has its own snapshot. So each statement sees the changes
 -- of the previous call that had the lock.
 --
--- The row of an owner is found by its slot. A condition on the owner alone would read the rows of all holders of the
--- key. With the condition `slot IN ('', owner)`, the planner would use no index for the slot: it expects
--- one row per key, because most keys have only one.
+-- The functions find the row of an owner by the slot of the row. A condition on the owner alone would read the rows of
+-- all holders of the key. With the condition `slot IN ('', owner)`, the planner would use no index for the slot,
+-- because it expects one row per key: most keys have only one.
 
 -- Returns a time in us.
 CREATE OR REPLACE FUNCTION lock_core.micros(t timestamptz) RETURNS bigint LANGUAGE sql STABLE AS $$
     SELECT (extract(epoch FROM t) * 1000000)::bigint
 $$;
 
--- Refuses all isolation levels except READ COMMITTED: an older snapshot would miss holders that were committed
--- meanwhile.
+-- Refuses all isolation levels except READ COMMITTED. At a higher level, all statements would use the snapshot of the
+-- first one, and miss holders that were committed later.
 CREATE OR REPLACE FUNCTION lock_core.check_isolation() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -55,7 +55,7 @@ BEGIN
     END LOOP;
     IF v_made THEN
         -- The floor is read after the row is locked. By then, the transaction that deleted the old row has committed
-        -- its floor.
+        -- its change of the floor.
         UPDATE lock_core.keys k SET fence = f.fence FROM lock_core.floor f WHERE k.key = p_key AND f.fence > 0
             RETURNING k.* INTO v_key;
         IF NOT FOUND THEN
@@ -85,7 +85,7 @@ BEGIN
 END $$;
 
 -- Deletes the holders whose lease has ended. If a transaction of the application has locked a row (see verify.sql), the
--- row stays, and the key stays locked until that transaction ends. A renewal may change a row meanwhile, so Postgres
+-- row stays, and the key stays locked until that transaction ends. A renewal may extend a lease meanwhile, so Postgres
 -- checks the condition again after it has locked the row.
 CREATE OR REPLACE FUNCTION lock_core.clear(p_key text, t timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -99,8 +99,8 @@ BEGIN
     END IF;
 END $$;
 
--- Returns the slot that an owner's row has, if the owner has a row: the owner or ''. The function is STABLE, so a
--- condition on its result can use an index.
+-- Returns the slot of an owner's row: the owner token or ''. If the owner has no row, returns ''. The function is
+-- STABLE, so a condition on its result can use an index.
 CREATE OR REPLACE FUNCTION lock_core.slot_of(p_key text, p_owner text) RETURNS text LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN coalesce((SELECT h.slot FROM lock_core.holders h WHERE h.key = p_key AND h.slot = p_owner), '');
@@ -169,10 +169,11 @@ BEGIN
     RETURN (SELECT count(*)::integer FROM lock_core.waiters w WHERE w.key = p_key AND w.owner <> p_but AND w.deadline >= t);
 END $$;
 
--- Serves the queue: grants the key to the first waiters, as long as they fit with the holders, and deletes dead waiters
--- on the way. The caller has already deleted the expired holders. `won` is true if `p_me` was granted the key. `served`
--- is true if any waiter was granted the key. `blocked` is true if a live waiter remains: this waiter precedes any new
--- claim. `p_me` gets a lease of `p_ttl`, and no message, because the caller's answer reports the grant.
+-- Serves the queue: grants the key to the first waiters, as long as they can share it with the holders (see `fits`),
+-- and deletes dead waiters on the way. The caller has already deleted the expired holders. `won` is true if `p_me` was
+-- granted the key. `served` is true if any waiter was granted the key. `blocked` is true if a live waiter remains: this
+-- waiter precedes any new claim. `p_me` gets a lease of `p_ttl`, and no message, because the caller's answer reports
+-- the grant.
 CREATE OR REPLACE FUNCTION lock_core.serve(
     p_key text, t timestamptz, p_me text, p_ttl bigint, OUT won boolean, OUT served boolean, OUT blocked boolean
 ) LANGUAGE plpgsql AS $$
@@ -237,7 +238,7 @@ BEGIN
     a.verdict := 0;
     a.now_us := lock_core.micros(t);
     -- A claim for a permit can be granted when the first permit expires. An exclusive claim must wait until the last
-    -- reader's lease ends. A reader behind an exclusive claim must wait as long.
+    -- reader's lease ends. A reader that waits behind an exclusive claim must wait as long as that claim.
     SELECT h.* INTO v_holder FROM lock_core.holders h WHERE h.key = p_key
         ORDER BY CASE WHEN length(h.mode) > 1 THEN h.expires_at END, h.expires_at DESC LIMIT 1;
     IF FOUND THEN
@@ -266,8 +267,8 @@ BEGIN
     RETURN a;
 END $$;
 
--- Returns the columns of an answer as one array. To send a row of eleven columns would cost the server as much as a
--- statement.
+-- Returns the columns of an answer as one array. Sending a row of eleven columns instead would cost the server as much
+-- as one more statement.
 CREATE OR REPLACE FUNCTION lock_core.flat(a lock_core.answer) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN ARRAY[

@@ -1,13 +1,13 @@
 -- The common cases of an attempt and of a release. Each function uses as few statements as possible, because the server
 -- spends most of its time on beginning and ending statements. Each function handles one case, with the same effect as
 -- the general functions (acquire.sql, release.sql). In any other case, the function returns null, and has changed
--- nothing that matters. Its caller (attempt.sql) then calls the general function in the same transaction.
+-- nothing that matters. The caller (attempt.sql) then calls the general function in the same transaction.
 --
 -- The functions have no settings of their own, because their own settings would make them 10 % slower.
 --
--- Only statements after the lock of the key decide, because each of them has a new snapshot. A statement before the
--- lock would miss a waiter that was queued while this call waited for the lock. That waiter would then wait until its
--- next heartbeat.
+-- Each function decides only by statements after the lock of the key, because each such statement has a new snapshot. A
+-- statement before the lock would miss a waiter that was queued while this call waited for the lock. That waiter would
+-- then wait until its next heartbeat.
 
 -- Grants a key that has no holder and no waiter. Returns the answer in the form of `flat`.
 CREATE OR REPLACE FUNCTION lock_core.take_free(
@@ -111,8 +111,8 @@ BEGIN
     t := clock_timestamp();
     SELECT w.ctid AS place, w.* INTO v_next FROM lock_core.waiters w WHERE w.key = p_key ORDER BY w.ticket LIMIT 1;
     IF NOT FOUND THEN
-        -- Here and below, if a transaction of the application has locked the row (see verify.sql), the general function
-        -- handles the release.
+        -- Here and below, if a transaction of the application has locked the holder's row (see verify.sql), the general
+        -- function handles the release.
         DELETE FROM lock_core.holders h WHERE h.ctid = (
             SELECT o.ctid FROM lock_core.holders o
                 WHERE o.key = p_key AND o.slot = CASE p_mode WHEN 'x' THEN '' ELSE lock_core.slot_of(p_key, p_owner) END

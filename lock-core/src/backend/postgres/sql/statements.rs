@@ -1,4 +1,4 @@
-//! The statements that calls run.
+//! Builds the SQL statements that the store sends.
 
 use super::migration::identifier;
 use crate::backend::postgres::config::Config;
@@ -20,7 +20,7 @@ pub(crate) struct Statements {
     /// The release of one key that does not stay locked afterwards, for a session with the settings of the library; see
     /// attempt.sql.
     pub(crate) let_go: String,
-    /// The same release for any other session, such as one that a pooler shares.
+    /// The same release as `let_go`, for any other session, such as one that a pooler shares.
     pub(crate) let_go_with_settings: String,
     pub(crate) release: String,
     pub(crate) fence: String,
@@ -37,11 +37,11 @@ pub(crate) struct Statements {
     pub(crate) doctor: String,
 }
 
-/// The operators as doctor.sql contains them.
+/// The operators that doctor.sql contains without a schema.
 const OPERATORS: [&str; 3] = ["=", "<>", "-"];
 
-/// Returns the statement of doctor.sql. Its operators are qualified, so that any session uses the operators of
-/// Postgres.
+/// Returns the statement of doctor.sql. Adds the schema `pg_catalog` to its operators, so that a session with any
+/// `search_path` uses the operators of Postgres.
 fn doctor() -> String {
     let text: String = include_str!("doctor.sql")
         .lines()

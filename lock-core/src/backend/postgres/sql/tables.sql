@@ -1,7 +1,7 @@
 -- Creates the schema, its tables and its types. If they exist already, this file changes nothing.
 --
--- keys      one row for each key in use. Every change of a key locks this row first, so all changes of a key happen one
---           after another. The row also has the last fencing token and the latch.
+-- keys      one row for each key in use. Every change of a key, except a renewal, locks this row first, so these
+--           changes happen one after another. The row also has the last fencing token and the latch.
 -- holders   one row for each grant.
 -- waiters   the queue: one row for each claim that waits.
 -- floor     one row: the largest fencing token of the keys whose rows were deleted, and the position of the last sweep.
@@ -20,8 +20,8 @@ CREATE TABLE IF NOT EXISTS lock_core.keys (
     key         text COLLATE "C" PRIMARY KEY,
     -- The last fencing token. The token is at least the server's time (us) when it was made.
     fence       bigint NOT NULL DEFAULT 0,
-    -- The owner token of the holder for which that fencing token was made. After a hand-off within the process,
-    -- `:<number>` follows.
+    -- The holder for which `fence` was made: its owner token, followed by `:<number>` after a hand-off within the
+    -- process. `-` if the process itself assigned the token.
     fence_of    text NOT NULL DEFAULT '',
     -- A count-down latch: the remaining count, the owner that set the latch, and the end of its lease. The latch is in
     -- use until its lease ends.
@@ -52,7 +52,7 @@ CREATE TABLE IF NOT EXISTS lock_core.holders (
 CREATE TABLE IF NOT EXISTS lock_core.waiters (
     key      text COLLATE "C" NOT NULL,
     owner    text COLLATE "C" NOT NULL,
-    -- The order of arrival. A ticket is the server's time in us, or one more than the last ticket if that is larger.
+    -- The order of arrival. A ticket is the server's time in us or, if larger, one more than the last ticket.
     ticket   bigint NOT NULL,
     -- If the waiter sends no heartbeat before this time, the waiter counts as dead.
     deadline timestamptz NOT NULL,

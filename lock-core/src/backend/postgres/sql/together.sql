@@ -40,7 +40,7 @@ END $$;
 
 -- Records the heartbeats of waiters, and serves the queue if the key is free. So a heartbeat also detects an expired
 -- lease, for which no message is sent, and a grant whose message was lost. The new deadlines are written before the
--- queue is served. Otherwise the heartbeat of a waiter that was paused would delete that waiter.
+-- queue is served. Otherwise the heartbeat of a waiter whose old deadline has passed would delete that waiter.
 CREATE OR REPLACE FUNCTION lock_core.heartbeats(
     p_key text, p_owners text[], p_records text[], p_modes text[], p_ttls bigint[]
 ) RETURNS SETOF text[] LANGUAGE plpgsql

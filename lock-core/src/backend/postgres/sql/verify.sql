@@ -2,7 +2,8 @@
 -- fails the transaction. Until the transaction ends, no other owner gets one of the keys, even if the lease ends
 -- earlier.
 --
--- The function uses the weakest row lock: renewals continue, and no other statement of this library waits for it.
+-- The function uses the weakest row lock: renewals continue, and no other statement of this library waits for this
+-- lock.
 CREATE OR REPLACE FUNCTION lock_core.verify(p_keys text[], p_owner text) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE

@@ -6,7 +6,6 @@ use zookeeper_client::Acl;
 
 use crate::backend::zookeeper::config::{Auth, Config};
 
-/// The facts about the servers, as they were read from them.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     /// The directory of the locks.
@@ -15,7 +14,6 @@ pub(super) struct Facts {
     pub(super) asked: Duration,
     /// The session timeout that the servers granted.
     pub(super) given: Duration,
-    /// The time limit of a call.
     pub(super) timeout: Duration,
     /// The ensemble; `None` if it could not be read.
     pub(super) ensemble: Option<Ensemble>,
@@ -25,7 +23,6 @@ pub(super) struct Facts {
     pub(super) acl: Vec<Acl>,
     pub(super) quotas: Vec<Quota>,
     pub(super) access: Access,
-    /// The servers of the URL.
     pub(super) hosts: String,
     /// The number of addresses to which the URL leads.
     pub(super) addresses: usize,

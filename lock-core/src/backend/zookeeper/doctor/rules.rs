@@ -11,7 +11,6 @@ pub(super) const CHILDREN: i32 = 10_000;
 /// The percentage of a hard quota above which the finding is a warning.
 pub(super) const FULL: i64 = 80;
 
-/// Returns the findings about the servers.
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     let mut all: Vec<Finding> = facts.silent.iter().map(|(server, why)| silent(server, why)).collect();
     if let Some(ensemble) = &facts.ensemble {
@@ -183,7 +182,7 @@ fn access(facts: &Facts) -> Option<Finding> {
 
 fn unread(facts: &Facts) -> Option<Finding> {
     let paths = facts.unread.join(", ");
-    // `setAcl` replaces the whole list.
+    // `setAcl` replaces the whole list, so the advice repeats the present entries.
     let acls: Vec<_> = facts
         .unread
         .iter()

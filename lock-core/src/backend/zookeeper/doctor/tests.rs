@@ -1,4 +1,4 @@
-//! Facts that cause a finding, and similar facts that cause none.
+//! Tests the rules with facts that cause a finding, and similar facts that cause none.
 
 use std::time::Duration;
 

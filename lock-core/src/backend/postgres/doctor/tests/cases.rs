@@ -76,7 +76,7 @@ pub(super) const TABLES: &[(&str, Severity, Change, Change)] = &[
         "statement_timeout",
         Note,
         |f| Facts { pooled: true, ..f.with("statement_timeout", "0") },
-        // The library sets this timeout itself.
+        // Without a pooler, the library sets this timeout itself.
         |f| f.with("statement_timeout", "0"),
     ),
     (

@@ -1,4 +1,4 @@
-//! Tests of each rule, with a fact that triggers it and a similar fact that does not.
+//! Tests each rule, with a fact that triggers it and a similar fact that does not.
 
 mod cases;
 
@@ -36,7 +36,7 @@ impl Facts {
     }
 }
 
-/// Returns a correctly configured server. The user of this server has only the necessary rights.
+/// Returns the facts of a correctly configured server, whose user has only the necessary rights.
 fn healthy(advisory: bool) -> Facts {
     let mut facts =
         Facts { version: Some(VERSION), schema: "lock_core".to_owned(), advisory, ..Facts::default() };
