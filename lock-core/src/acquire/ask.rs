@@ -15,11 +15,11 @@ use crate::pending::{Granted, PendingClaim, QueueEntry};
 const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(1);
 
 /// The shortest time between two heartbeats of the first waiter for a key that a client of another library holds. The
-/// actual time is longer by a random factor of 1 to 2.
+/// actual time is this value times a random factor between 1 and 2.
 ///
 /// Such a client sends no notification when it releases the key. So the waiter tries as often as such clients do; with
-/// longer pauses, they would usually get the key first. Only the first waiter sends these heartbeats, so the cost does
-/// not grow with the number of waiters.
+/// longer pauses, those clients would usually get the key first. Only the first waiter sends these heartbeats, so the
+/// cost does not grow with the number of waiters.
 const FOREIGN_HEARTBEAT: Duration = Duration::from_millis(50);
 
 impl PendingClaim {
@@ -34,8 +34,8 @@ impl PendingClaim {
             tracing::debug!(lock.key = %key, "the entry in the queue is gone, queueing again");
             self.start_over(&engine.owners);
         }
-        // Both values are read before `begin_request`, which changes them. If another waiter passed this claim on while
-        // its request was under way, the claim has an entry, although that request has no answer yet.
+        // `is_waiting` is read before `begin_request`, which changes it. A claim can have an entry without waiting: the
+        // previous waiter passed the claim on during a request that has no answer yet.
         let (waiting, queued) = (self.is_waiting(), self.is_queued());
         // A claim with an entry must enqueue again, because any other request would remove the entry from the store's
         // queue.
@@ -59,8 +59,8 @@ impl PendingClaim {
                     () if queued => self.start_over(&engine.owners),
                     () => {
                         self.nothing_taken();
-                        // The backend may have released a grant of this owner. An owner whose grant was released must
-                        // not be used again.
+                        // The backend may have released a grant of this owner, and such an owner must not be used
+                        // again. So the claim gets a new owner.
                         let owner = self.claim.owner;
                         self.unless_sent(|| engine.owners.mint_like(owner));
                     }
@@ -76,11 +76,11 @@ impl PendingClaim {
         if !self.is_waiting() {
             return;
         }
-        // The claim is marked before the await, so that no other waiter takes the entry over. Otherwise this request
-        // could release the grant of that waiter.
+        // The entry is discarded before the await, so that no other waiter takes it over. Otherwise this request could
+        // release the grant of that waiter.
         self.leaving();
-        // The claim is settled only after the answer. If the future is dropped at this await, the claim rolls back in
-        // the background.
+        // `settle` is called only after the answer. If the future is dropped at this await, the claim rolls back in the
+        // background.
         if engine.release(&self.claim, None).await.is_ok() {
             self.settle();
         }

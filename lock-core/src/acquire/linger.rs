@@ -18,8 +18,8 @@ impl Acquire<'_> {
             Box::pin(self.give_back(handoff)).await;
         }
         if self.plan.options.linger.is_some() {
-            // This value is made before the request. The notification that another process waits may arrive before the
-            // answer.
+            // This value is made before the request, because the notification that another process waits may arrive
+            // before the answer.
             self.expected = Some(Expected::new(&self.engine().local_queue, &self.plan.key));
         }
         None
@@ -41,8 +41,8 @@ impl Acquire<'_> {
     /// background.
     async fn give_back(&self, mut handoff: Handoff) {
         handoff.begin_release();
-        // The grant is accepted only after the answer. If the future is dropped at this await, the background releases
-        // the grant.
+        // The grant stays in `handoff` until the answer. If the future is dropped at this await, the drop of `handoff`
+        // releases the grant in the background.
         if self.engine().release(handoff.claim(), None).await.is_ok() {
             drop(handoff.accept());
         }

@@ -7,11 +7,11 @@
 //! | `step` | the rules that choose the next action after each event |
 //! | `run` | the loop, which carries out what `step` decides |
 //! | `ask` | one request to the store |
-//! | `linger` | the grant that lingers in this process |
+//! | `linger` | the use or the release of a grant that this process kept after an earlier release |
 //! | `state` | the state of an acquisition |
 //! | `wait` | the wait for a hand-off, a notification or a timer |
 //! | `watch` | the pending notification of a watched store, and how long a waiter relies on it |
-//! | `promote` | the step from a grant to the hold of a guard |
+//! | `promote` | the step from a grant to a `Hold`, the share of a guard in a lease |
 //! | `refusal` | the error that ends a wait without the lock |
 //! | `recorder` | the metrics, events and log of a request |
 //! | `spans` | the span of a request, and the span of its grant |
@@ -54,9 +54,9 @@
 //! Events 4 and 6 reach a waiter in the local queue through that queue, and any other waiter through `engine.changed`.
 //!
 //! `hub.rs` is the `Listener` that a store calls. The reports of a store (2 to 4) are only hints, because the timer
-//! alone ends every wait. If the store has heartbeats, the next heartbeat is also a request. If the waiter watches the
-//! store, it sends a request at the floor, which is the longest time between two requests: 2 s over a remote store, and
-//! 60 s over a store in this process.
+//! alone ends every wait. If the store has heartbeats, the answer to the next heartbeat also reports a grant. If the
+//! waiter watches the store, it sends a request at the floor, which is the longest time between two requests: 2 s over
+//! a remote store, and 60 s over a store in this process.
 
 mod ask;
 mod event;

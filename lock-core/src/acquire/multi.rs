@@ -36,9 +36,9 @@ impl Plan {
             own: Some(Box::new(Resolved {
                 ttl: self.ttl,
                 options: LeaseOptions {
-                    // A fair claim waits in order of arrival, so the wait ends even if a key is busy. The limits of the
-                    // lease apply to the combined grant only. A single grant is renewed while the request waits for the
-                    // other keys, and is released as soon as it is dropped.
+                    // A fair claim waits in order of arrival, so the wait ends even if a key is busy. The limits on a
+                    // hold (`max_hold`, `min_hold`) apply only to the grant for all keys. A single grant is renewed
+                    // while the request waits for the other keys, and is released as soon as it is dropped.
                     kind: Kind::Fair,
                     renew: true,
                     release: Release::Await,
@@ -78,8 +78,8 @@ impl Acquire<'_> {
         }
         loop {
             self.partial_grants.clear();
-            // Each round has a new owner. The background releases the single grants of the last round, and a late
-            // release of the same owner could free a grant of this round.
+            // Each iteration uses a new owner. The single grants of the last iteration are released in the background.
+            // If they had the same owner, a late release could free a grant of this iteration.
             self.claim = PendingClaim::new(&self.engine().cleanup, self.plan.claim());
             if self.gathered().await? {
                 self.claim.has_grants();
@@ -94,7 +94,8 @@ impl Acquire<'_> {
         let (plan, owner) = (self.plan, self.claim.claim.owner);
         for key in plan.keys() {
             let part = plan.part(key);
-            // The single claims have the same owner. Otherwise the single grants would block the claim for all keys.
+            // Each single claim has the owner of the claim for all keys. Otherwise the single grants would block that
+            // claim.
             let claim = Claim { owner, ..part.claim() };
             // `started` is the start of the whole request, because all keys share one time limit.
             let mut acquire = Acquire::new(&part, self.tries.started, claim);

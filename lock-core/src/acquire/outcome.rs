@@ -11,7 +11,7 @@ use crate::clock::Moment;
 use crate::error::Result;
 use crate::guard::{Hold, LockGuard};
 
-/// Acquires the lock of the plan. If `plan` is an error, returns it.
+/// Acquires the lock of the plan. If `plan` is an error, returns this error.
 #[allow(
     clippy::manual_async_fn,
     reason = "the future of an async function has room for an argument twice, and is moved with both"
@@ -59,8 +59,8 @@ fn within<'a, T: 'a>(span: &Span, future: BoxFuture<'a, T>) -> BoxFuture<'a, T> 
 /// state of the loop, and would be moved with it.
 fn looping<'a>(plan: &'a Plan, started: Moment, span: &'a Span) -> BoxFuture<'a, Result<Hold>> {
     Box::pin(async move {
-        // A shutdown waits until this counter is zero, and then for rollbacks. So the counter is dropped after the
-        // claim, whose drop begins the rollback.
+        // A shutdown waits until no acquisition is counted, and then for rollbacks. `_counted` is dropped after
+        // `acquire`, so the rollback of the claim has begun by then.
         let _counted = plan.engine().begin_acquiring();
         let mut acquire = Acquire::new(plan, started, plan.claim());
         let outcome = acquire.run().await;

@@ -30,8 +30,8 @@ impl PartialGrants {
         self.0.push(hold);
     }
 
-    /// Renews each grant when a third of its lease is over. Never completes. This future belongs to the request, so
-    /// that a request that is no longer polled does not keep its keys.
+    /// Renews each grant when a third of its lease is over. Never completes. The request itself polls this future, so a
+    /// request that is no longer polled does not keep its keys.
     pub(super) async fn keep(&self, engine: &Engine, ttl: Duration) -> Infallible {
         let mut pause = Duration::ZERO;
         loop {

@@ -64,9 +64,10 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns the queue in which the claim waits.
+    /// Returns the order in which the claim waits.
     pub(super) fn queue(&self) -> Queue {
-        // If the store keeps no order, readers and writers wait without an order. Fair locks are refused elsewhere.
+        // If the store keeps no order, readers and writers wait without an order. Other code refuses fair locks on such
+        // a store.
         match self.engine().capability.waiting.in_order() {
             true => self.options.kind.queue(),
             false => Queue::Barging,
@@ -77,9 +78,9 @@ impl Plan {
     pub(super) fn claim(&self) -> Claim {
         let hands_off = self.options.kind.queue() == Queue::Barging && self.more.is_empty();
         let owners = &self.engine().owners;
-        // The owner id is marked as strict if the claim cannot be handed off. If the owners of a holder and a waiter
-        // allow a hand-off between them, the memory store does not queue the waiter. Without the mark, a waiter could
-        // then wait for a hand-off that never comes.
+        // The owner id is marked as strict if the claim takes no hand-off. The memory store does not queue a waiter if
+        // the holder could hand its grant off to that waiter, according to both owner ids. Without the mark, a waiter
+        // could wait for a hand-off that never comes.
         let owner = if hands_off { owners.mint() } else { owners.mint_strict() };
         let record = OwnerRecord::since(clock::wall(), self.engine().identity, self.label.clone());
         Claim {
@@ -99,7 +100,7 @@ impl Plan {
         std::iter::once(&self.key).chain(self.more.iter())
     }
 
-    /// Enters again the lock that this task already holds on these keys. Returns `None` if it has no such grant.
+    /// Re-enters the lock that this task already holds on these keys. Returns `None` if the task holds no such lock.
     pub(crate) fn entered(&self) -> Result<Option<Hold>> {
         let live = |key| {
             LockScope::lease_of(self.engine(), key)

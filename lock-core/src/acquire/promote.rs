@@ -1,4 +1,4 @@
-//! Turns a grant into the hold of a guard.
+//! Turns a grant into a [`Hold`], which is the share of one guard in a lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +17,16 @@ use crate::local_queue::{Handoff, HeldGrant};
 use crate::options::LeaseOptions;
 use crate::pending::Granted;
 
-/// How often a process that keeps handing a grant off renews it at the store. The notification that other processes
-/// wait may be lost, and the answer to the renewal reports them too.
+/// How often a process renews a grant at the store while it keeps handing the grant off. The notification that other
+/// processes wait may be lost; the answer to a renewal also reports them.
 const CONFIRM: Duration = Duration::from_secs(1);
 
 impl Acquire<'_> {
     /// Returns the grant that the store announced by a notification, if it can be used without another request.
     pub(super) fn served(&mut self, waiters: usize) -> Happened {
         match self.claim.served(waiters).filter(|_| !self.engine().capability.waiting.confirms()) {
-            // If the store confirms its grants, only the answer to the next heartbeat confirms this one, so that
-            // heartbeat is due now. A lease that will not be renewed must have its full length, and the next heartbeat
-            // provides it.
+            // All other cases need a heartbeat now. If the store confirms its grants, only the answer to a heartbeat
+            // confirms this grant. If the lease will not be renewed, a heartbeat gives the lease its full length.
             Some(granted) if self.plan.options.renew || granted.grant.lease >= self.plan.ttl => {
                 Happened::Won(Won::Store(granted))
             }
@@ -47,8 +46,8 @@ impl Acquire<'_> {
     /// Turns a grant into a hold. If the grant is unusable, returns `None`, and the wait continues.
     pub(super) async fn take(&mut self, won: Won, schedule: &Schedule<Lease>) -> Result<Option<Hold>> {
         let engine = self.engine();
-        // A shutdown may have begun in the meantime, and would not wait for this guard. After an error, dropping the
-        // grant releases it.
+        // A shutdown that has begun by now does not wait for this guard. If this check fails, the drop of the claim or
+        // of the hand-off releases the grant.
         engine.check_open()?;
         let (lease, length) = match won {
             Won::Store(granted) => (self.granted(&granted, schedule), Some(granted.grant.lease)),
@@ -60,8 +59,8 @@ impl Acquire<'_> {
             None => schedule.watch_handoff(lease),
         };
         let is_complete = !self.plan.fencing || lease.known_fence().is_some();
-        // Renewals begin only when the grant has its fencing token. Otherwise a future that is no longer polled could
-        // keep its lease.
+        // Renewals begin only when the grant has its fencing token. Until then this future may be no longer polled, and
+        // renewals would keep the lease alive.
         if is_complete {
             keep(&lease);
         } else {
@@ -76,7 +75,8 @@ impl Acquire<'_> {
             // This future and the next are boxed, because otherwise the future of every waiter would reserve memory for
             // them.
             if let Err(error) = Box::pin(hold.lease().fence()).await {
-                // The release comes before the pause, because the grant must not be kept while the store fails.
+                // The release comes before the pause of `store_failed`, because the grant must not be kept while the
+                // store fails.
                 hold.release_to_store();
                 if !error.is_lost() {
                     Box::pin(self.store_failed(error)).await?;
@@ -96,8 +96,8 @@ impl Acquire<'_> {
             // The report of the loss arrived before this answer. The store may still have the grant, so the claim
             // releases it.
             self.claim.start_over(&engine.owners);
-            // The last answer about the holder is out of date, so this waiter sends its next request after its own
-            // pause.
+            // The last answer about the holder is out of date, so this waiter sends its next request after the pause of
+            // its strategy.
             self.found = Found::nothing();
             return None;
         }
@@ -115,8 +115,8 @@ impl Acquire<'_> {
         }
         let claim = self.claim.take(&engine.owners);
         self.partial_grants.supersede();
-        // The grant of a single key of several has no renewals of its own. The wait for the other keys renews it while
-        // that wait is polled.
+        // A grant for one of several keys has no renewals of its own. The wait for the other keys renews this grant, as
+        // long as that wait is polled.
         let options =
             LeaseOptions { renew: self.plan.options.renew && !self.plan.is_part, ..self.plan.options };
         let lease = Lease::new(Arc::clone(engine), schedule, claim, options, granted, span);
@@ -137,7 +137,7 @@ impl Acquire<'_> {
         self.tries.has_queued |= self.waiter.take().is_some();
         let mut now = self.now();
         let handoff = match self.fitness(handoff.grant(), now) {
-            // The grant was meant for another waiter, or is lost.
+            // The store may keep the grant for longer than this request allows, or the grant is lost.
             Fitness::Worthless => return Ok(None),
             Fitness::Fits => handoff,
             Fitness::Short => {
@@ -160,8 +160,8 @@ impl Acquire<'_> {
         Ok(Some(lease))
     }
 
-    /// Returns whether the request can use a hand-off. A lease that will not be renewed must have the full length that
-    /// was requested, so it is renewed once before use.
+    /// Returns how usable `grant`, which was handed off, is for this request. A lease without regular renewals must
+    /// have the full length that was requested, so such a lease is renewed once before use.
     fn fitness(&self, grant: &HeldGrant, now: Moment) -> Fitness {
         let (engine, plan) = (self.engine(), self.plan);
         // If the store uses heartbeats, the notification that other processes wait may be lost. A recent confirmation
@@ -181,7 +181,7 @@ impl Acquire<'_> {
     async fn extended(&self, handoff: Handoff) -> Option<Handoff> {
         let (engine, ttl) = (self.engine(), self.plan.ttl);
         // The requested lease is recorded before the await. If the hand-off is dropped during the await, its release is
-        // repeated until even the longer lease is over.
+        // repeated until this lease is over too.
         handoff.asked(ttl);
         let answer = engine.store.renew_one(handoff.claim(), ttl).await;
         let Renewal::Renewed { sent, lease: length, waiters } = answer else { return None };

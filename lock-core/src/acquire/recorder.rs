@@ -30,7 +30,7 @@ impl<'a> AcquireRecorder<'a> {
         Self { plan, span, started, meter, finished: false }
     }
 
-    /// Records the outcome.
+    /// Records the outcome. Returns the values that the record of the hold starts with.
     pub(super) fn finish(mut self, outcome: &Result<Hold>) -> HoldStart {
         self.finished = true;
         match outcome {

@@ -23,8 +23,8 @@ impl Acquire<'_> {
     /// Returns the input of the strategy at `now`, with the facts in `held` and without the arrival rate. `held` is
     /// empty before the first request and after a failure.
     pub(super) fn known(&self, held: &Held, now: Moment) -> Contention {
-        // If the strategy admitted the request before it was sent, the strategy has already counted the waiters of this
-        // process. After the first answer, only the waiters at the store count.
+        // If the strategy decided to wait before the first request, it has already counted the waiters of this process.
+        // So after the first answer, only the waiters at the store count.
         let counts_here =
             self.plan.strategy.uses_waiters() && !(self.state.admitted && self.tries.count <= 1);
         let waiters = if counts_here { Some(self.waiters(held)) } else { held.waiters };
@@ -71,8 +71,8 @@ impl Acquire<'_> {
         self.store.last_answer = Some(answer);
     }
 
-    /// Returns the failure of the store, if the last answer about the key was a failure. This includes answers to
-    /// another waiter of this process.
+    /// Returns the failure of the store, if the last answer about the key was a failure. The last answer may be an
+    /// answer to another waiter of this process.
     fn outage(&mut self) -> Option<LockError> {
         let (own, other) =
             (self.store.last_answer.take(), self.waiter.as_ref().and_then(Waiter::last_answer));

@@ -94,7 +94,7 @@ impl<'a> Acquire<'a> {
 
     /// Runs the loop until it returns a hold or an error.
     pub(super) async fn run(&mut self) -> Result<Hold> {
-        // This comes before the first request, because a lock cannot be held without a renewer.
+        // This call comes before the first request. If it fails, no lock could be held, because a lock needs a renewer.
         let schedule = self.plan.hub.renewers.here()?;
         let rules = self.rules();
         let mut happened = match self.lingering().await {
@@ -209,7 +209,8 @@ impl<'a> Acquire<'a> {
             return Ok(());
         }
         let (engine, releases) = (self.engine(), &self.engine().cleanup.under_way);
-        // Releases that begin later are ignored. A busy key always has a release under way, so the wait would not end.
+        // Releases that begin later are ignored. A busy key may always have a release under way, and the wait would
+        // never end.
         let begun = releases.begun();
         for key in self.plan.keys() {
             while let Some(release) = releases.first(key, begun, || engine.clock.now()) {
@@ -249,13 +250,14 @@ impl<'a> Acquire<'a> {
             never_expires(self.plan, self.waited());
         }
         if held.own && held.waiters.is_some_and(|waiters| waiters > 0) {
-            // The store may have sent its notification before the local queue existed.
+            // The store may have notified this process of those waiters before the local queue existed.
             local_queue.contended(key);
         }
         Ok(())
     }
 
-    /// Waits after a failure of the store, or returns the error.
+    /// Handles a failure of the store: returns the error, waits, or sets the time of the next request of a waiter in a
+    /// queue.
     pub(super) async fn store_failed(&mut self, error: LockError) -> Result<()> {
         if !error.is_temporary() || error.kind() == LockErrorKind::Overloaded {
             return Err(error.with_waited(self.waited()));
@@ -285,8 +287,8 @@ impl<'a> Acquire<'a> {
     }
 
     /// Removes the claim from the store's queue, and returns the error that ends the wait. The entry is removed first.
-    /// As soon as the caller has the error, it may release the key, and the store would then grant the key to an entry
-    /// without a waiter.
+    /// As soon as the caller has the error, the holder may release the key, and the store would then grant the key to
+    /// an entry without a waiter.
     async fn end(&mut self, decision: Decision) -> LockError {
         let held = self.found.held.clone();
         let error = self.give_up(decision, &held);

@@ -47,8 +47,8 @@ pub(super) struct StoreHealth {
 
 /// The notifications that the waiter relies on.
 pub(super) struct Notices {
-    /// The time since which the waiter relies on notifications. It starts with the first pause after the last request,
-    /// or after the waiter became the head of the local queue.
+    /// The time since which the waiter relies on notifications. This time starts with the first pause after the last
+    /// request, or after the waiter became the head of the local queue.
     pub(super) relies_since: Option<Moment>,
     /// The value of [`Engine::reconnects`](crate::engine::Engine::reconnects) before the last request.
     pub(super) asked_in: u64,
@@ -68,7 +68,7 @@ pub(super) struct Found {
 pub(super) enum Holder {
     /// Another process, or an unknown holder.
     Elsewhere,
-    /// This process. When it releases the key, it hands the grant off or notifies.
+    /// This process. When this process releases the key, it hands the grant off or notifies the waiters.
     Here {
         /// When the holder's lease ends, if the store reports it.
         free_at: Option<Moment>,

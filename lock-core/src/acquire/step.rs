@@ -211,8 +211,8 @@ fn consulted(rules: &Rules, waits: bool, held: bool) -> Action {
 fn wait(rules: &Rules, state: State, pause: Duration) -> Action {
     match state.place {
         _ if rules.several && rules.in_order => Action::Gather(pause),
-        // A claim joins only when it waits. A request that does not wait must not receive a hand-off in place of a
-        // waiter.
+        // A claim joins the local queue only after its strategy has decided to wait. A request that does not wait must
+        // not receive a hand-off in place of a waiter.
         Place::Nowhere | Place::Queued if rules.hands_off => Action::Join(pause),
         // The first request did not queue, because the strategy would not wait. Now that the holder is known, the
         // strategy waits, so the claim queues.

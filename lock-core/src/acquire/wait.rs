@@ -11,15 +11,16 @@ use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::local_queue::Waiter;
 
-/// The longest pause of a waiter that has others after it, if the store has no queue. Without this limit, a strategy
-/// with long pauses would delay the other waiters.
+/// The longest pause of a waiter that has other waiters after it, if the store has no queue. Without this limit, a
+/// strategy with long pauses would delay the other waiters.
 const LONGEST_IN_COMPANY: Duration = Duration::from_millis(200);
 
 /// How often a waiter in the local queue checks whether the waiters before it are being polled. This check is the only
 /// cost of a waiter while it waits.
 const CHECK_IN: Duration = Duration::from_secs(1);
 
-/// How often the head and the next waiter check. They check more often, because all other waiters depend on them.
+/// How often the head and the next waiter make this check. They check more often, because all other waiters depend on
+/// them.
 const CHECK_IN_FIRST: Duration = Duration::from_millis(200);
 
 /// How long a waiter waits after the end of the holder's lease before it sends a request.
@@ -50,7 +51,7 @@ impl Acquire<'_> {
     /// waiter whose turn it is sends the next request for the local queue.
     pub(super) fn queue_news(&mut self) -> Option<Happened> {
         let waiter = self.waiter.as_mut()?;
-        // The hand-off comes first, because it ends the wait. After 250 ms it would pass to another waiter.
+        // The hand-off comes first, because it ends the wait. After 250 ms the hand-off would pass to another waiter.
         if let Some(handoff) = waiter.check_in() {
             return Some(Happened::Won(Won::Handoff(handoff)));
         }
@@ -58,7 +59,7 @@ impl Acquire<'_> {
         // because such a waiter seems not to be polled.
         let (entry, must_ask) = waiter.take_left();
         // An entry that cannot be adopted was rolled back, so this waiter must request a new entry. A waiter with an
-        // entry sends no request, because the store notifies it.
+        // entry sends no request, because the store notifies that waiter.
         let adopted = entry.is_none_or(|entry| self.claim.adopt(entry));
         let asks = !adopted || must_ask && !self.claim.is_queued();
         // While the store fails, no request is sent before its due time. The release after a failed request gives this
@@ -81,20 +82,20 @@ impl Acquire<'_> {
     /// strategy's pause. Returns `None` if the head of the local queue sends the requests for this waiter.
     fn due(&mut self, place: Place, end: Moment, now: Moment) -> Option<Moment> {
         if place == Place::BehindHead {
-            // While another waiter is the head, it sends the requests. This time must not count if this waiter becomes
-            // the head.
+            // Another waiter is the head and sends the requests. If this waiter becomes the head, the time until then
+            // must not count as time without a request.
             self.notices.relies_since = None;
             return None;
         }
         let floor = self.floor(now);
         let store = self.engine().capability.waiting;
         match self.found.holder {
-            // A failing store comes first. A failed heartbeat is still due, so it would be repeated in a tight loop.
+            // This case comes first: a failed heartbeat is still due, and would be repeated in a tight loop.
             _ if self.store.ask_again.is_some() => self.store.ask_again,
             _ if place.is_queued() && store.by_heartbeats() => self.claim.heartbeat_due(),
             _ if place.is_queued() => Some(floor),
-            // A holder in this process hands off or notifies. If its lease belongs to a session, the store reports no
-            // end of the lease.
+            // A holder in this process hands its grant off, or notifies the waiters. If the holder's lease belongs to a
+            // session, the store reports no end of the lease.
             Holder::Here { free_at } if store.in_order() => {
                 Some(free_at.map_or(floor, |free| free.plus(AFTER_LEASE)))
             }
@@ -163,7 +164,7 @@ impl Acquire<'_> {
             let (place, now) = (self.place(), self.now());
             let (wakes, asks) = self.wakes(place, pause, began, now);
             if let Some(waiter) = &self.waiter {
-                // From this time, the other waiters can distinguish a long pause from a future that is no longer
+                // With this time, the other waiters can distinguish a long pause from a future that is no longer
                 // polled.
                 waiter.checks_in_by(wakes);
             }
@@ -189,7 +190,7 @@ impl Acquire<'_> {
     /// Returns when the waiter wakes, as seen at `now`, and whether it then sends a request. The strategy's `pause`
     /// started at `began`.
     fn wakes(&mut self, place: Place, pause: Duration, began: Moment, now: Moment) -> (Moment, bool) {
-        // The pause is limited, because other waiters may join during it and depend on this one.
+        // The pause is limited, because other waiters may join during the pause and depend on this waiter.
         let longest = match &self.waiter {
             Some(waiter) if self.engine().capability.waiting.in_order() => {
                 // A short pause needs no check of the queue.
@@ -203,7 +204,7 @@ impl Acquire<'_> {
         (due.unwrap_or(end), due.is_some())
     }
 
-    /// Returns the first notice, or [`Notice::Time`] after `sleep`.
+    /// Waits for the first notice, and returns it. After `sleep`, the notice is [`Notice::Time`].
     async fn notice(&mut self, place: Place, sleep: Duration) -> Result<Notice> {
         match &self.waiter {
             // Usually only the local queue notifies the waiter.

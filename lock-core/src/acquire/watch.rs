@@ -42,13 +42,13 @@ pub(super) struct Watch {
     /// Whether the claim had an entry in the store's queue.
     queued: bool,
     until: Moment,
-    /// This mutex is never locked. It only makes the field `Sync`, which the boxed future is not and the waiter must
-    /// be.
+    /// This mutex is never locked. It only makes the field `Sync`: the waiter must be `Sync`, and the boxed future is
+    /// not.
     changed: Mutex<BoxFuture<'static, ()>>,
 }
 
 impl Watch {
-    /// Makes a watch. It sends no request before it is first polled.
+    /// Makes a watch. The watch sends no request before its first poll.
     pub(super) fn new(engine: &Arc<Engine>, claim: &PendingClaim) -> Self {
         let until = engine.clock.now().plus(floor(engine.capability.placement));
         let (owner, queued) = (claim.claim.owner, claim.is_queued());

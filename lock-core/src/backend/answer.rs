@@ -91,7 +91,7 @@ impl Held {
 pub enum Attempt {
     /// The claim is granted.
     Granted(Grant),
-    /// Another owner has the key.
+    /// The claim is not granted. Usually another owner has the key.
     Held(Held),
 }
 

@@ -33,8 +33,9 @@ impl Placement {
     }
 
     /// Returns the time that is subtracted from `lease`, so that the holder notices a loss before another owner can
-    /// have the key. This time is the granularity of expiry. For a remote store, 1 % of the lease is added, because
-    /// clocks run at different speeds. ("Distributed Locks with Redis" subtracts both.)
+    /// have the key. This time is the granularity of expiry, 2 ms. For a remote store, 1 % of the lease is added,
+    /// because clocks run at different speeds ("Distributed Locks with Redis" subtracts both). For an embedded store,
+    /// the time is at most a quarter of the lease.
     #[must_use]
     pub fn drift(self, lease: Duration) -> Duration {
         Duration::from_nanos(self.drift_nanos(nanos(lease)).unsigned_abs())
@@ -73,8 +74,8 @@ pub enum Fencing {
     /// Every token comes from the store.
     Counter,
     /// Every token from the store is at least the store's time, in microseconds, when the token was made. So a process
-    /// can number its hand-offs itself. The numbers of the process stay below the time until which the store has
-    /// confirmed the grant.
+    /// can number its hand-offs itself. The numbers of the process stay below the store's time at the last confirmation
+    /// of the grant.
     StoreTime,
 }
 
@@ -86,7 +87,7 @@ impl Fencing {
     }
 }
 
-/// The shortest waiter lease. It contains three heartbeats, one each millisecond.
+/// The shortest waiter lease. It has room for three heartbeats, one each millisecond.
 const SHORTEST_WAITER_LEASE: Duration = Duration::from_millis(3);
 
 /// The capability of a backend. A request that exceeds the capability fails with

@@ -94,8 +94,8 @@ pub struct Claim {
     pub more: MoreKeys,
     /// The way in which the claim excludes others.
     pub mode: Mode,
-    /// The number of permits that the claim acquires, all at once or none. The number is 1, unless the store has
-    /// [`Capability::several_permits`] and the mode is [`Mode::Permit`].
+    /// The number of permits that the claim acquires, all at once or none. The number is larger than 1 only if the
+    /// store has [`Capability::several_permits`] and the mode is [`Mode::Permit`].
     pub permits: u32,
     /// The order in which the claim waits.
     pub queue: Queue,
@@ -111,9 +111,9 @@ pub struct Claim {
     /// granted the key. Each holder has its own fencing token, so [`Backend::fence`] and [`Backend::downgrade`] receive
     /// the number of the calling holder. Other calls may receive the number of an earlier holder of the same claim.
     pub handoffs: u64,
-    /// Whether the holder must be [notified](crate::backend::Listener::contended) of the first waiter, from the grant
-    /// on. The holder's process may keep the grant for a moment after the release, and needs the notification so that
-    /// it does not delay a waiter.
+    /// Whether the holder must be [notified](crate::backend::Listener::contended) of the first waiter, whenever it
+    /// arrives after the grant. The holder's process may keep the grant for a moment after the release, and needs the
+    /// notification so that it does not delay a waiter.
     pub notify_holder: bool,
     /// Whether the grant is renewed until its release. The first lease of such a grant may be shorter than the ttl.
     /// `false` by default.

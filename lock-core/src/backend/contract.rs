@@ -60,10 +60,10 @@ fn unsupported(detail: &'static str) -> LockError {
     LockError::new(LockErrorKind::Unsupported, detail)
 }
 
-/// A store.
+/// A store, as the library calls it.
 ///
-/// The library may drop the future of a call at any await point. It then calls [`release`](Self::release) for the same
-/// owner until the store answers, so a backend needs no clean-up of its own.
+/// The library may drop the future of a call at any await point. The library then calls [`release`](Self::release) for
+/// the same owner until the store answers, so a backend needs no clean-up of its own.
 pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Returns the capability of this backend. Every call must return the same capability.
     fn capability(&self) -> Capability;
@@ -94,9 +94,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - A claim that [`renews`](Claim::renews) may be granted for less than its ttl. The library then renews the grant
     ///   after a third of the granted time. Under [`LeaseScope::Grant`] every other claim is granted for at least its
     ///   ttl.
-    /// - If a claim requires that its holder is [notified](Claim::notify_holder) of waiters, the backend sends no
-    ///   request before the store can [report](Listener::contended) waiters. The library makes such claims only on a
-    ///   store that [notifies holders](super::Waiting::tells_holder).
+    /// - If a claim requires that its holder is [notified](Claim::notify_holder) of waiters, the backend sends the
+    ///   request for the claim only when the store can already [report](Listener::contended) waiters. The library makes
+    ///   such claims only on a store that [notifies holders](super::Waiting::tells_holder).
     ///
     /// # Errors
     /// The store cannot be reached, refuses the claim, or does not support its mode.
@@ -125,7 +125,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Returns the shard of the store that serves `claim`, if the shards answer independently, as the nodes of a Redis
     /// Cluster do. The library renews the claims of one shard in one call, so a slow shard does not delay the claims of
-    /// another. The library calls this before each renewal, because a key may move to another shard.
+    /// another shard. The library calls this before each renewal, because a key may move to another shard.
     fn shard_of(&self, _claim: &Claim) -> u64 {
         0
     }
@@ -155,9 +155,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Behavior
     /// - The token is larger than every earlier token of this key, even after the store lost its data.
     /// - A token is made only while the grant provably belongs to this owner.
-    /// - The same owner with the same number of [hand-offs](Claim::handoffs) gets the same token again. A later
-    ///   hand-off gets a larger token, which is also larger than [`Claim::own_fence`]. The library itself numbers
-    ///   tokens only with [`Fencing::StoreTime`](super::Fencing::StoreTime).
+    /// - The same owner with the same number of [hand-offs](Claim::handoffs) gets the same token again. The holder
+    ///   after a later hand-off gets a larger token, which is also larger than [`Claim::own_fence`]. The library itself
+    ///   numbers tokens only with [`Fencing::StoreTime`](super::Fencing::StoreTime).
     /// - A claim of several keys gets one token that is larger than the last token of each key.
     ///
     /// # Errors
@@ -222,7 +222,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - The next claim in the queue is served at once, and the holder is notified by [`Listener::lost`].
     ///
     /// # Errors
-    /// As [`list`](Self::list).
+    /// The errors of [`list`](Self::list).
     fn force_release(&self, key: &Key, _id: &GrantId) -> impl Future<Output = Result<bool>> + Send {
         std::future::ready(Err(unsupported("this store cannot take a lock from its holder").with_key(key)))
     }
@@ -230,7 +230,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Returns whether the store serves locks now, for [`LockManager::ping`](crate::LockManager::ping).
     ///
     /// # Behavior
-    /// - Acquires no lock, and ends within the time of any other call.
+    /// - Acquires no lock, and takes no longer than any other call.
     /// - Fails if an [`acquire`](Self::acquire) of a free key would fail. The error names the server.
     ///
     /// # Errors
@@ -290,10 +290,10 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Completes when another attempt at the claim makes sense. This is a hint: it may arrive early, late or never.
     ///
     /// # Behavior
-    /// - The library calls this once for a wait. The library keeps the future during its pauses, and polls it between
-    ///   its requests. It calls again after the future has completed, and after the claim has joined or left the queue.
-    ///   It also calls again if the future is pending for 2 s with a remote store, or 60 s with an embedded store. In
-    ///   this last case, the waiter also sends a request.
+    /// - The library calls this once for a wait. It keeps the future over the pauses of the wait, and polls the future
+    ///   between the requests of the waiter. The library calls this again after the future has completed, and after the
+    ///   claim has joined or left the queue. It also calls again if the future is pending for 2 s with a remote store,
+    ///   or 60 s with an embedded store. In this last case, the waiter also sends a request.
     /// - Setting a watch may take time. A change between the last answer and the first poll must also complete the
     ///   future. So the backend reads the key after it has set the watch.
     /// - If the future is dropped, at any await point, no watch remains.

@@ -1,4 +1,4 @@
-//! The holders of keys, for operators.
+//! Defines what operators see of the locks in a store: the held keys, their holders and their waiters.
 
 mod display;
 
@@ -81,7 +81,7 @@ pub struct LockInfo {
     pub holding: usize,
     /// The number of claims that wait for the key in the store's queue. If a process hands the lock off between its own
     /// waiters, it has only one claim in the queue. On Redis, dead waiters beyond the first 1,000 also count, until a
-    /// living neighbour removes them.
+    /// live waiter near them in the queue removes them.
     pub waiting: usize,
     /// The first waiters, in their order; at most [`WAITERS_TOLD`].
     pub waiters: Vec<WaiterInfo>,
@@ -97,10 +97,10 @@ pub struct HolderInfo {
     /// Describes the holder; `None` for a client of another library.
     pub record: Option<OwnerRecord>,
     /// The time when the holder's process was granted the lock, since the Unix epoch, by the store's clock. On Redis
-    /// this time is correct to about a second. On etcd and ZooKeeper, the time is from the holder's clock. This is also
-    /// true on Redis if the grant did not come from the queue. On etcd, a lock that had to wait has this time only
-    /// after its first renewal. On ZooKeeper, this is true for every lock, except for a lock that had to wait and has a
-    /// fencing token.
+    /// this time is correct to about a second. On etcd and ZooKeeper, and on Redis if the grant did not come from the
+    /// queue, the time is by the holder's clock. On etcd, a lock that had to wait has this time only after its first
+    /// renewal. On ZooKeeper, every lock has this time only after its first renewal, except a lock that had to wait and
+    /// has a fencing token.
     ///
     /// The field is `None` for a client of another library, and if the store does not keep this time. Such stores are
     /// `redlock://`, Postgres with `mode=advisory`, and Redis for shared locks and semaphores. The

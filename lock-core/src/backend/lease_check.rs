@@ -8,9 +8,9 @@ use crate::owner::OwnerToken;
 /// The statement that locks a lease for the rest of a transaction. If the lease is over, the statement makes the
 /// transaction fail. This check needs a store whose tables are in the application's own database.
 ///
-/// The statement has two parameters: `$1`, the [keys](Self::keys), an array of text, and `$2`, the
-/// [owner](Self::owner), a text. It must run before the commit, in the transaction that writes the protected data. If
-/// the statement fails, the transaction is aborted and cannot be committed.
+/// The statement has two parameters: `$1` is the [keys](Self::keys), an array of text, and `$2` is the
+/// [owner](Self::owner), a text. The statement must run before the commit, in the transaction that writes the protected
+/// data. If the statement fails, the transaction is aborted and cannot be committed.
 ///
 /// # Examples
 ///

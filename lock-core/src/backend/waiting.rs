@@ -25,8 +25,8 @@ pub enum Waiting {
         waiter_lease: Duration,
         /// Whether the store [reports](Listener::contended) to a holder that a claim began to wait. Without these
         /// reports, a process with several local waiters checks from time to time whether [others
-        /// wait](Backend::others_wait), to be fair to other processes. Also, no grant may then
-        /// [linger](crate::LockRequest::linger).
+        /// wait](Backend::others_wait), to be fair to other processes. Without them, no grant may
+        /// [linger](crate::LockRequest::linger) either.
         tells_holder: bool,
     },
     /// The store queues the claim in order of arrival, even with [`Queue::Barging`]. The store grants the key to the

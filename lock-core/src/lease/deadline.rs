@@ -39,14 +39,14 @@ impl Lease {
     /// All grants of a session get the length of the session. A lease without renewal still ends after its own ttl.
     pub(crate) fn leased(&self, sent: Moment, length: Duration) {
         // The session is kept alive independently of this lease, so the store never ends the lease. This process must
-        // end it after its ttl.
+        // end the lease after its ttl.
         let length =
             if ends_by_itself(&self.engine, &self.options) { length.min(self.ttl()) } else { length };
         if self.engine.cleanup.has_session() {
             self.grant.may_last(expiry::forgotten(sent, length));
         }
-        // The lease counts from `sent`. The store starts the lease when it executes the request. This happens after
-        // `sent`, but may be long before the answer arrives.
+        // The lease counts from `sent`. The store starts the lease when it executes the request: after `sent`, but
+        // perhaps long before the answer arrives.
         self.grant.lasts(sent, expiry::held_until(self.engine.capability.placement, sent, length));
     }
 
@@ -93,8 +93,8 @@ impl Lease {
         self.options.min_hold.map(|min| self.since.plus(min))
     }
 
-    /// Returns the rest of `min_hold` at `now`. A release must use exactly this value. Otherwise `min_hold` would end
-    /// too early.
+    /// Returns the rest of `min_hold` at `now`. A release must use exactly this value: with a shorter one, `min_hold`
+    /// would end too early.
     pub(crate) fn keep_for(&self, now: Moment) -> Option<Duration> {
         self.keep_until().and_then(|end| expiry::left(end, now))
     }

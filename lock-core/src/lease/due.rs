@@ -23,7 +23,7 @@ pub(super) struct Due {
 }
 
 impl Due {
-    /// Makes a due time at exactly this moment.
+    /// Makes a due time at exactly `moment`.
     pub(super) fn exactly(moment: Moment) -> Self {
         let at = instant(moment);
         Self { early: at, late: at }
@@ -50,7 +50,8 @@ impl Due {
     /// requested.
     pub(super) fn retry(now: Moment, ttl: Duration, left: Duration) -> Self {
         let pause = (ttl / 12).clamp(Duration::from_millis(2), Duration::from_millis(500));
-        // The pause is not too short, because the renewals of ten thousand leases may fail at the same time.
+        // The limit of the pause is at least 100 ms, because the renewals of ten thousand leases may fail at the same
+        // time.
         let pause = pause.min((left / 3).max(Duration::from_millis(100)));
         let late = instant(now.plus(pause));
         Self { early: late, late }

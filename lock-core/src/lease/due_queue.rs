@@ -53,11 +53,10 @@ pub(super) struct DueQueue<T> {
 }
 
 /// A queue with fewer entries is never swept. The number is small, because the memory of a released lease is reused
-/// only after a sweep. If memory is freed in small portions, it is still in the processor's cache.
+/// only after a sweep. Memory that is freed in small portions is still in the processor's cache when it is reused.
 pub(super) const MIN_SWEEP: usize = 8;
 
 impl<T: Scheduled> DueQueue<T> {
-    /// Makes an empty queue.
     pub(super) fn new() -> Self {
         Self { heap: BinaryHeap::new(), sweep_at: 0, looked_at: Vec::new() }
     }
@@ -75,7 +74,7 @@ impl<T: Scheduled> DueQueue<T> {
 
     /// Adds `item` under `due`. An earlier entry of the item becomes stale.
     pub(super) fn file(&mut self, item: &Arc<T>, due: Due) {
-        // This makes an earlier entry of the item stale. Its removal would need a search of the heap.
+        // The earlier entry is not removed, because this would need a search of the heap.
         item.next_look().store(due.late, Ordering::Release);
         self.heap.push(Reverse(Entry { due, item: Arc::downgrade(item) }));
         if self.heap.len() >= self.sweep_at.max(MIN_SWEEP) {
@@ -94,7 +93,7 @@ impl<T: Scheduled> DueQueue<T> {
     /// batch.
     pub(super) fn take_due(&mut self, now: Moment) -> Vec<Arc<T>> {
         let now = instant(now);
-        // An item is checked at most `MAX_SLACK` before its `late`. So no item after the horizon is due.
+        // An item is checked at most `MAX_SLACK` before its latest time (`late`). So no item after the horizon is due.
         let horizon = now.saturating_add(MAX_SLACK);
         let (mut due, mut not_yet) = (Vec::new(), Vec::new());
         while self.heap.peek().is_some_and(|Reverse(entry)| entry.due.late <= horizon) {

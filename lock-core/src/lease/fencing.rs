@@ -1,9 +1,6 @@
 //! Provides the fencing token of a lease. The token either comes from the store, or is the next number of this process.
 //!
-//! A number that the process assigns stays below a time that the store's clock had certainly reached at the last
-//! successful request. The process does not use its own clock as the limit, because that clock continues after a loss
-//! of the lock. If the store lost its data and granted the key to another process, the token of that process could then
-//! be smaller.
+//! [`FenceSequence`] says which numbers a process may assign.
 
 use std::sync::atomic::{self, Ordering};
 
@@ -20,14 +17,15 @@ impl Lease {
         let made = match self.fence.get() {
             Some(made) => Ok(*made),
             // If two callers request the token at the same time, both send a request, and the first answer counts for
-            // both. Neither waits for the other, because a future that is not polled would then block all callers.
+            // both. Neither caller waits for the other, because a future that is not polled would then block all
+            // callers.
             None => self.make_fence().await.map(|made| *self.fence.get_or_init(|| made)),
         };
         match made {
             Ok(sequence) => {
-                // If the lease has ended in the meantime, the next holder may not know this number, and may have a
-                // smaller one. This memory fence pairs with the one in `as_handoff`: at least one of the two sides sees
-                // the value that the other side wrote.
+                // If the lease has ended in the meantime, the next holder may not know this number, and may get a
+                // smaller number. This memory fence pairs with the one in `as_handoff`: at least one of the two sides
+                // sees the value that the other side wrote.
                 atomic::fence(Ordering::SeqCst);
                 self.check()?;
                 self.span.record("lock.fencing_token", sequence.token().get());
@@ -69,8 +67,8 @@ impl Lease {
     }
 
     /// Continues the numbers of earlier holders of this grant, if this process has assigned them. The new number is
-    /// smaller than `made`, the token that the store has just made. So one request serves as many holders as
-    /// microseconds have passed since the last request.
+    /// smaller than `made`, the token that the store has just made. So one request provides numbers for as many holders
+    /// as microseconds have passed since the last request.
     fn counted_on(&self, made: FenceSequence, earlier: Option<FenceSequence>) -> FenceSequence {
         let next =
             earlier.filter(|_| !self.claim().is_fence_ahead()).and_then(|earlier| made.next_after(earlier));
@@ -86,8 +84,8 @@ impl Lease {
     }
 }
 
-/// A copy of a claim for one request. When this value is dropped, the marks that the store has set on the copy are
-/// transferred to the claim. This happens even if the request is dropped.
+/// A copy of a claim for one request. When this value is dropped, `note_fence_of` records on the claim what the store
+/// has recorded on the copy. This happens even if the request is dropped.
 struct CopyOfClaim<'a> {
     of: &'a Claim,
     copy: Claim,

@@ -70,8 +70,8 @@ impl Lease {
     /// because a crash locks their keys until the session ends. `ttl` is `None` if there is no next holder yet; the
     /// later holder then makes the check.
     ///
-    /// The last guard calls this after it has left the lease. No guard uses the grant then, and no other thread can
-    /// hand it off. `now` is the current time.
+    /// The last guard calls this after it has left the lease. At that time, no guard uses the grant, and no other
+    /// thread can hand it off. `now` is the current time.
     pub(crate) fn as_handoff(&self, ttl: Option<Duration>, now: Moment) -> Option<Handoff> {
         if !self.may_be_handed_off(now)
             || ttl.is_some_and(|ttl| self.engine.outlasts(self.store_until(), ttl, now))

@@ -172,7 +172,7 @@ impl Lease {
     /// nothing and returns `false`.
     pub(crate) fn seal(&self) -> bool {
         // This is one atomic step. With two steps, a nested call could enter between the check and the change. After a
-        // downgrade, it would then write while others read.
+        // downgrade, that call would then write while others read.
         self.entries.compare_exchange(1, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
@@ -200,7 +200,8 @@ impl Lease {
         true
     }
 
-    /// Removes the guard like [`leave`](Self::leave), if it is the only one. Otherwise does nothing.
+    /// Removes the guard like [`leave`](Self::leave), if it is the only one. Otherwise does nothing and returns
+    /// `false`.
     pub(crate) fn leave_alone(&self) -> bool {
         let is_last = self.seal();
         if is_last {

@@ -7,8 +7,7 @@ use super::state::{self, code, reason};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 
 impl Lease {
-    /// Marks the lease as endangered, because a renewal has failed. Returns whether the lease was not endangered
-    /// before.
+    /// Marks the lease as endangered, because a renewal has failed. Returns whether this call changed the state.
     pub(crate) fn endanger(&self) -> bool {
         self.state
             .compare_exchange(state::HELD, state::ENDANGERED, Ordering::AcqRel, Ordering::Acquire)
@@ -27,13 +26,13 @@ impl Lease {
         self.state.load(Ordering::Acquire) == state::ENDED
     }
 
-    /// Returns whether a loss was reported. This does not read the clock.
+    /// Returns whether a loss was reported. Does not read the clock.
     pub(super) fn is_revoked(&self) -> bool {
         self.state.load(Ordering::Acquire) > state::ENDED
     }
 
-    /// Returns why the grant is lost, or `None` if it is not lost. This reads the clock: an expired lease is lost at
-    /// once, even if the loss was not reported yet.
+    /// Returns why the grant is lost, or `None` if it is not lost. Reads the clock: an expired lease is lost at once,
+    /// even if the loss was not reported yet.
     pub(crate) fn loss(&self) -> Option<LossReason> {
         let known = self.state.load(Ordering::Acquire);
         if known > state::ENDANGERED {
@@ -136,8 +135,8 @@ impl Lease {
     async fn until_lost(&self) -> LossReason {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
-            // This registers for the notification before the check. Otherwise it would miss a loss between the two
-            // steps.
+            // `enable` registers for the notification before the check. Otherwise a loss between the two steps would be
+            // missed.
             changed.as_mut().enable();
             if let Some(reason) = self.loss() {
                 return reason;

@@ -16,9 +16,10 @@
 //! | `renewer` | the loop that renews leases and reports losses |
 //! | `renewers` | the loops of one manager |
 //!
-//! A `Renewer` is a loop with a schedule of leases, ordered by the time of their next check. A renewal is due at a
-//! third of the lease, and a loss at the lease's deadline. All renewals that are due at about the same time are sent in
-//! one batch for each shard of the store. So a node that hangs does not delay the answers of other nodes.
+//! A `Renewer` is a loop with a schedule of leases, ordered by the time of their next check. A renewal is due after a
+//! third of the lease, and the report of a loss at the lease's deadline. All renewals that are due at about the same
+//! time are sent in one batch for each shard of the store. So a node that hangs does not delay the answers of other
+//! nodes.
 //!
 //! Over a remote store the renewer runs on a separate thread with a current-thread runtime. So a body that blocks every
 //! worker of the caller's runtime keeps its lock. The disadvantage is that an application that hangs keeps its locks
@@ -27,11 +28,12 @@
 //! panics, the renewals of other leases must continue.
 //!
 //! When a runtime ends, its renewer ends too. The leases of that runtime stay in the schedule, so that a shutdown and
-//! the reports of the store still reach them. They stay held until they expire.
+//! the reports of the store still reach them. These leases stay held until they expire.
 //!
-//! A loss is reported before the lease ends at the store. Over the memory store the margin is 2 ms. Its expiry and the
-//! timer of the loss use the same clock, so without a margin a waiter could run before the old body is dropped.
-//! Releases of dropped guards and of cancelled requests also run on the renewer's runtime (`pending/cleanup.rs`).
+//! A loss is reported before the lease ends at the store. Over the memory store the margin is 2 ms. The expiry in that
+//! store and the timer of the loss use the same clock, so without a margin a waiter could run before the old body is
+//! dropped. Releases of dropped guards and of cancelled requests also run on the renewer's runtime
+//! (`pending/cleanup.rs`).
 
 mod bounds;
 mod deadline;

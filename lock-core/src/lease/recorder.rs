@@ -83,7 +83,7 @@ impl Lease {
         });
     }
 
-    /// Counts a renewal in the metrics, under its answer.
+    /// Counts a renewal in the metrics, by its answer.
     pub(crate) fn record_renewal(&self, answer: &Renewal) {
         if let Some(subject) = self.recorder.subject() {
             subject.meter.renewed(Renewed::from_answer(answer));
@@ -191,7 +191,7 @@ mod tests {
     use crate::observe::Meter;
     use crate::pending::Granted;
 
-    /// Makes a lease like that of `guard`. The new lease has no guard that has reached a caller.
+    /// Makes a lease like that of `guard`. The new lease is in the state before its guard reaches a caller.
     fn another(guard: &LockGuard) -> Arc<Lease> {
         let lease = guard.lease();
         let (engine, grant) = (Arc::clone(&lease.engine), Grant::new(lease.since, Duration::from_secs(9)));

@@ -145,7 +145,7 @@ impl Renewer {
         // `extend` or a warning may cause a check while a renewal is under way. In that case no second renewal is sent.
         // The answer to the first renewal schedules the next one.
         let renews = lease.options.renew && !lease.renewal_in_flight.swap(true, Ordering::AcqRel);
-        // This comes last, because the application's log subscriber may panic.
+        // The warning comes last, because the application's log subscriber may panic.
         survives(|| lease.record_if_held_long(self.clock.now()));
         renews
     }
@@ -169,8 +169,8 @@ impl Renewer {
         let batch: Vec<_> =
             leases.iter().zip(&ttls).map(|(lease, ttl)| Renew { claim: lease.claim(), ttl: *ttl }).collect();
         let named: Vec<_> = leases.iter().map(|lease| Form::new(lease.claim())).collect();
-        // This value is made before the first await, because the backend may panic, or the task may be dropped with its
-        // runtime.
+        // This value is made before the first await. Its drop schedules the retries, also if the backend panics or the
+        // task is dropped with its runtime.
         let mut open = Unanswered { renewer: &self, leases: &leases, answered: 0 };
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else { return };
         // The backend has its own timeouts. This timeout protects against a backend that ignores them. A renewal starts
@@ -188,7 +188,7 @@ impl Renewer {
         }
     }
 
-    /// Schedules a retry of a renewal that a downgrade has overtaken.
+    /// Schedules a retry of a renewal whose grant has become shared, by a downgrade, while the renewal was under way.
     fn try_again(&self, lease: &Arc<Lease>, ttl: Duration) {
         lease.renewal_in_flight.store(false, Ordering::Release);
         if !lease.has_ended() && lease.loss().is_none() {

@@ -94,8 +94,8 @@ impl Renewers {
         if let Some(schedule) = first {
             return Ok(Renewing::Other(schedule));
         }
-        // The renewer starts outside of the mutex. If the runtime is ending, it drops the renewer at once, and this
-        // drop releases lingering grants.
+        // The renewer starts outside of the mutex. A runtime that is ending drops the renewer at once, and this drop
+        // runs much other code, because it releases lingering grants.
         self.run(renewer, &runtime);
         Ok(Renewing::Other(schedule))
     }
@@ -141,12 +141,10 @@ impl Renewers {
         schedule
     }
 
-    /// Makes a renewer for `runtime`.
     fn renewer(&self, runtime: Id) -> Arc<Renewer> {
         Renewer::new(self.store.clone(), Arc::clone(&self.local_queue), self.clock, runtime)
     }
 
-    /// Runs a renewer on `runtime`.
     fn run(&self, renewer: Arc<Renewer>, runtime: &Handle) {
         // The task keeps this value, so the runtime counts as alive until it drops its tasks. Background releases
         // choose a runtime that counts as alive.
@@ -168,7 +166,6 @@ impl Renewers {
         leases
     }
 
-    /// Returns all schedules.
     fn schedules(&self) -> Vec<Arc<Schedule<Lease>>> {
         let others = self.others.with(|others| others.clone());
         self.own.iter().chain(self.first.get()).cloned().chain(others).collect()
@@ -191,7 +188,7 @@ impl Drop for Ends {
     fn drop(&mut self) {
         // Dropping the last reference to a lease may run the application's log subscriber, which may panic.
         survives(|| self.schedule.end());
-        // The renewer ends lingering grants. Without it, they might not end in time.
+        // The renewer ends lingering grants. Without a renewer, these grants might not end in time.
         survives(|| self.local_queue.end_all_lingering());
     }
 }

@@ -60,8 +60,7 @@ impl<T: Scheduled> Schedule<T> {
         }
     }
 
-    /// Removes and returns all items that are due at `now`, and all items that may already be renewed in the same
-    /// batch.
+    /// Removes and returns the items that are due at `now`; see [`DueQueue::take_due`].
     pub(super) fn take_due(&self, now: Moment) -> Vec<Arc<T>> {
         self.with(|queue| queue.take_due(now))
     }
@@ -187,7 +186,7 @@ mod tests {
             let weak = Arc::downgrade(&item);
             item.itself.with(|itself| *itself = Some(Arc::clone(&item)));
             drop(item);
-            // This runs on a separate thread, because a drop of the item under the mutex would deadlock.
+            // The check runs on a separate thread, because a drop of the item under the mutex would deadlock.
             let looked = std::thread::spawn(move || look(&schedule));
             let ends = std::iter::repeat_with(|| std::thread::sleep(Duration::from_millis(10)));
             assert!(ends.take(6_000).any(|()| looked.is_finished()), "a deadlock");

@@ -46,7 +46,7 @@ async fn what_is_left_of_min_hold_is_that_at_the_time_of_the_caller() {
     assert_eq!((left(min), left(min + part)), (None, None), "nothing is left of it");
 }
 
-/// The next holder has the same owner, and does not know of the longer lease.
+/// After a hand-off, the next holder has the same owner, and does not know of a longer lease.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_handed_off_is_not_extended() {
     let locks = LockManager::in_memory();
@@ -92,7 +92,8 @@ async fn the_first_reason_of_a_loss_stays_and_danger_is_told_once() {
     assert_eq!(lease.loss(), Some(LossReason::Taken), "no renewal brings it back");
 }
 
-/// A log subscriber that panics at every event.
+/// A log subscriber that panics at every event. A test makes a second one, which keeps all call sites enabled: with
+/// only one, a test in another thread could disable them.
 struct Panics;
 
 impl tracing::Subscriber for Panics {
@@ -118,7 +119,6 @@ async fn a_loss_is_told_to_those_whom_it_concerns_before_the_log() {
     let told = tokio::spawn(async move { handle.lost().await });
     tokio::task::yield_now().await;
     let lease = Arc::clone(guard.lease());
-    // A second subscriber keeps all call sites enabled. With only one, a test in another thread could disable them.
     let _second = tracing::Dispatch::new(Panics);
     let log = || tracing::subscriber::with_default(Panics, || lease.lose(LossReason::Taken));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(log)).is_err());
@@ -128,7 +128,6 @@ async fn a_loss_is_told_to_those_whom_it_concerns_before_the_log() {
 
 #[tokio::test(start_paused = true)]
 async fn all_locks_of_a_session_are_told_of_its_end_where_the_log_panics_at_that() {
-    // A second subscriber keeps all call sites enabled. With only one, a test in another thread could disable them.
     let _second = tracing::Dispatch::new(Panics);
     let locks = LockManager::in_memory();
     let mut guards = Vec::new();
@@ -142,7 +141,6 @@ async fn all_locks_of_a_session_are_told_of_its_end_where_the_log_panics_at_that
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_released_where_the_log_panics_at_that() {
-    // A second subscriber keeps all call sites enabled. With only one, a test in another thread could disable them.
     let _second = tracing::Dispatch::new(Panics);
     let locks = LockManager::in_memory();
     let ways: [fn(LockGuard); 3] = [
@@ -336,7 +334,7 @@ async fn a_claim_says_whether_its_present_holder_renews() {
     }
 }
 
-/// The next holder may be dropped before the answer, so the release must outlast the requested lease.
+/// The next holder may be dropped before the answer, so its release must be repeated until the requested lease is over.
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_for_a_hand_off_counts_before_it_is_answered() {
     let guard = guard().await;

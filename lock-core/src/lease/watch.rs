@@ -62,7 +62,8 @@ impl Lease {
 
     /// Returns the time of the next renewal after a request that was sent at `sent` and granted `length`.
     fn next_renewal(&self, sent: Moment, length: Duration) -> Due {
-        // By default, a renewal is due after a third of the lease.
+        // `Due::renewal` divides the length by three. So a renewal is due after `renew_every`, but at the latest after
+        // a third of the lease.
         let length = self.options.renew_every.map_or(length, |every| length.min(every.saturating_mul(3)));
         let of_session = self.engine.capability.lease == LeaseScope::Session;
         let length = if of_session { length.min(SESSION_LOOK * 3) } else { length };

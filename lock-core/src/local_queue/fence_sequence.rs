@@ -8,8 +8,8 @@ use crate::clock::Moment;
 /// The tokens of some stores are at least the store's time in microseconds ([`Fencing::StoreTime`]). With such a store,
 /// a process numbers its own holders: each holder gets the next number. The number stays below a time that the store's
 /// clock has certainly reached while this process had the grant. The token of a later owner is at least the time of its
-/// grant. So it is larger, even if the store has lost the record of this grant. The process does not use its own clock
-/// as the limit, because that clock continues after the grant is lost.
+/// grant. So that token is larger, even if the store has lost the record of this grant. The process does not use its
+/// own clock as the limit, because its clock continues after the grant is lost.
 ///
 /// [`Fencing::StoreTime`]: crate::backend::Fencing::StoreTime
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,7 +46,7 @@ impl FenceSequence {
     }
 
     /// Returns the sequence with the number after `earlier`. `self` must begin with a token that the store has just
-    /// made; here this token is only an upper bound.
+    /// made; the number stays below this token.
     pub(crate) fn next_after(self, earlier: Self) -> Option<Self> {
         Self { last: earlier.last, ..self }.next(self.arrived)
     }

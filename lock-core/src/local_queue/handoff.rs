@@ -11,12 +11,12 @@ use crate::expiry;
 use crate::observe::ReleaseContext;
 use crate::pending::{Certainty, Cleanup, ReleaseUnderWay};
 
-/// A grant without a holder. Dropping this value releases the grant in the background. It may be dropped in the node of
-/// a waiter that has left the queue, or in the future of a cancelled waiter.
+/// A grant without a holder. Dropping this value releases the grant in the background. This happens, for example, in
+/// the node of a waiter that has left the queue, or in the future of a cancelled waiter.
 pub(crate) struct Handoff {
     grant: Option<Arc<SharedGrant>>,
-    /// Set when it is certain that the grant will be released. While it exists, the next acquisition of the key waits
-    /// for the release.
+    /// Set when it is certain that the grant will be released. While this value exists, the next acquisition of the key
+    /// waits for the release.
     under_way: Option<ReleaseUnderWay>,
 }
 

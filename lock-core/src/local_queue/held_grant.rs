@@ -50,8 +50,8 @@ impl Deref for SharedGrant {
 pub(crate) struct Bounds {
     /// The time until which the grant is certainly held without another renewal.
     pub(crate) deadline: Moment,
-    /// The time until which the store may have the grant. It also covers unanswered requests, so it is later than the
-    /// deadline.
+    /// The time until which the store may have the grant. This time also covers unanswered requests, so it is later
+    /// than the deadline.
     pub(crate) store_until: Moment,
     /// When the last successful request was sent.
     pub(crate) confirmed: Moment,

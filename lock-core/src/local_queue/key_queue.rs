@@ -28,7 +28,8 @@ impl Effects {
     }
 }
 
-/// The results of a reclaim of hand-offs and turns from waiters that are not being polled.
+/// The results of a reclaim of hand-offs and turns from waiters that are not being polled. A turn is the duty to send
+/// the next request for the queue.
 #[derive(Debug, Default)]
 pub(super) struct Reclaimed {
     /// Whether a waiter still has time to accept its hand-off, so that another reclaim is needed.
@@ -46,14 +47,14 @@ pub(super) struct Reclaimed {
 pub(super) enum Passed {
     /// The grant goes to the next waiter.
     On(Arc<WaiterNode>),
-    /// The grant lingers. The value is the time at which the caller must list the key, or `None` if the key is already
-    /// listed at an earlier time.
+    /// The grant lingers. The value is the time of the check that the caller must add to `LingeringKeys`. It is `None`
+    /// if an earlier check of the key is already listed.
     Lingers(Option<i64>),
     /// The grant must be released at the store.
     No,
 }
 
-/// The waiter that last received a hand-off or a turn, and the time at which it did. The reference is weak, because no
+/// The waiter that last received a hand-off or a turn, and the time of that event. The reference is weak, because no
 /// node may be dropped under the lock of the queue.
 pub(super) type Given = Option<(Weak<WaiterNode>, Moment)>;
 
@@ -72,13 +73,13 @@ pub(super) struct KeyQueue {
     lingering: Option<Lingering>,
     /// The time at which the renewers check the key for a lingering grant that must end.
     listed: Option<i64>,
-    /// The number of requests under way for a grant that may linger.
+    /// The number of requests under way whose grants may linger.
     expected: usize,
     quantum: Quantum,
     questions: Questions,
     /// The waiter that last received the grant by a hand-off.
     handed: Given,
-    /// The head that was last notified to send a request.
+    /// The waiter that last received a turn as the head.
     asked: Given,
     pub(super) last_answer: Option<LastAnswer>,
 }
@@ -142,9 +143,9 @@ impl KeyQueue {
         self.nodes.iter().cloned()
     }
 
-    /// Adds a waiter at the end of the queue. If a holder that came through this queue has the key, its release
-    /// notifies the waiter. Otherwise the first waiter sends a request. Also returns whether the waiter received the
-    /// lingering grant; in that case it does not join the queue.
+    /// Adds a new waiter at the end of the queue, or gives it the lingering grant. Returns its node, and whether it
+    /// received the grant. If a holder that came through this queue has the key, its release notifies the waiter.
+    /// Otherwise the first waiter sends a request.
     pub(super) fn join(&mut self, ttl: Duration, now: Moment) -> (Arc<WaiterNode>, bool) {
         let node = Arc::new(WaiterNode::new(ttl, now));
         let lingered = self.push(&node, now);
@@ -158,8 +159,8 @@ impl KeyQueue {
     }
 
     fn push(&mut self, node: &Arc<WaiterNode>, now: Moment) -> bool {
-        // The grant was released after this waiter found the key held. No other waiter exists, because a grant lingers
-        // only without waiters.
+        // The lingering grant was released after this waiter had found the key held. The queue has no other waiter,
+        // because a grant lingers only without waiters.
         if let Some(handoff) = self.take_lingering() {
             self.give(node, handoff, now);
             return true;
@@ -215,8 +216,8 @@ impl KeyQueue {
         effects.notify.push(Arc::clone(head));
     }
 
-    /// Removes a head that is not polled from the queue. The waiter joins again when it is polled. If it stayed in the
-    /// queue, each hand-off to it would have to be reclaimed, which would slow down a hot key.
+    /// Removes a head that is not polled from the queue. The waiter joins again when it is polled. If the waiter stayed
+    /// in the queue, each hand-off to this waiter would have to be reclaimed, which would slow down a hot key.
     fn skip(&mut self, now: Moment, effects: &mut Effects) {
         let Some(head) = self.nodes.pop_front() else { return };
         let entry = {
@@ -267,7 +268,7 @@ impl KeyQueue {
     }
 
     /// Returns whether the waiters of this queue may wait for the grant of `owner`. If another owner holds the key,
-    /// `owner` had an earlier grant, which was lost, and its guard was dropped late.
+    /// `owner` had an earlier grant, which was lost, and the guard of that grant was dropped late.
     pub(super) fn may_be_of(&self, owner: Owner) -> bool {
         self.held.is_none_or(|holder| holder == owner)
     }
@@ -303,8 +304,8 @@ impl KeyQueue {
             _ => self.hand_off(asks, |ttl| handoff(Some(ttl)), now).map_or(Passed::No, Passed::On),
         };
         if matches!(passed, Passed::No) {
-            // The quantum is reset here and not in `freed`. Later notifications are about the next grant, and may be
-            // processed before the answer to this release.
+            // The quantum is reset here and not in `freed`, which is called after the answer to this release. By then,
+            // notifications about the next grant may have arrived.
             self.quantum = Quantum::default();
         }
         passed
@@ -377,8 +378,8 @@ impl KeyQueue {
         !self.nodes.is_empty() && self.quantum.is_open_question(now) && may_ask() && self.questions.is_due()
     }
 
-    /// Records the store's answer, which arrived at `now`, whether others wait for the grant of `owner`. The request
-    /// took `took`.
+    /// Records the store's answer to the question whether others wait for the grant of `owner`. The answer arrived at
+    /// `now`, and the request took `took`.
     pub(super) fn answered(&mut self, others_wait: bool, owner: Owner, took: Duration, now: Moment) {
         if !others_wait {
             self.questions.nobody_waited();
@@ -401,8 +402,8 @@ impl KeyQueue {
     pub(super) fn reclaim(&mut self, patience: Duration, now: Moment, reclaimed: &mut Reclaimed) {
         if let Some(node) = not_taken(&mut self.handed, NodeState::has_handoff, patience, now, reclaimed) {
             let mut state = node.state();
-            // `skipped` is set in the same step. Otherwise the waiter could find no hand-off, and would keep waiting
-            // although it is not in the queue.
+            // `skipped` is set in the same step in which the hand-off is taken. Otherwise the waiter could find no
+            // hand-off, and would keep waiting although it is not in the queue.
             state.skipped = true;
             reclaimed.handoffs.extend(state.handoff.take());
         }

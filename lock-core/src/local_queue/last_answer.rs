@@ -6,7 +6,7 @@ use crate::error::LockError;
 /// The last answer of the store to a request of this process, or the failure of that request.
 ///
 /// Few waiters send requests. The other waiters read from this value why their wait ended. A failure is stored without
-/// its source error. This value is dropped under the lock of a queue, where no code of the application may run.
+/// its source error, because this value is dropped under the lock of a queue, where no code of the application may run.
 #[derive(Debug)]
 pub(crate) struct LastAnswer {
     pub(crate) at: Moment,

@@ -5,7 +5,7 @@
 //! lingering when a waiter accepts it, when the store reports a waiter in another process, when its time is over, or
 //! when the manager ends. The renewers check the time. On a busy key a grant lingers after each release, and a schedule
 //! entry for each of these grants would cost more than the release. So each key has only one entry. When the entry is
-//! due and a later grant lingers, the entry moves to the end of that grant.
+//! due and a later grant lingers, the entry moves to the time at which that grant stops lingering.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -57,7 +57,8 @@ impl LocalQueue {
         if instant(now) < self.lingering_due() {
             return;
         }
-        // The reset comes before the check. If a grant begins to linger after the reset, it sets its own due time.
+        // The reset comes before the check. If a grant begins to linger after the reset, `list` sets the due time
+        // again.
         self.lingering.due.store(i64::MAX, Ordering::Release);
         let mut ended = Vec::new();
         let mut keys = self.lingering.keys.lock();
@@ -73,7 +74,7 @@ impl LocalQueue {
                     return None;
                 }
                 ended.extend(self.take_if(queue, over));
-                // If the key is held now, its next lingering grant lists it again.
+                // If no grant of the key lingers now, the next one that lingers lists the key again.
                 queue.set_listed(queue.lingering().map(|lingering| instant(lingering.until)));
                 queue.listed()
             });
@@ -149,7 +150,7 @@ impl<'a> Expected<'a> {
         Self { local_queue, key: key.clone() }
     }
 
-    /// Records that the store granted the key to `owner`. `contended` says whether others wait elsewhere.
+    /// Records that the store granted the key; see [`KeyQueue::granted_here`].
     pub(crate) fn granted(&self, owner: Owner, contended: bool) {
         let now = self.local_queue.clock.now();
         self.local_queue.with(&self.key, |queue| queue.granted_here(owner, contended, now));

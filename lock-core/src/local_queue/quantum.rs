@@ -14,8 +14,8 @@ pub(super) struct Quantum {
     others: Option<Others>,
 }
 
-/// The longest time that the process waits for the store's answer whether others wait. Hand-offs continue until the
-/// answer, and for at most this time.
+/// The longest time that the process waits for the store's answer to the question whether others wait. Hand-offs
+/// continue until the answer, and for at most this time.
 pub(crate) const QUESTION_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The limits that apply because others wait elsewhere, or may wait.
@@ -41,13 +41,13 @@ impl Quantum {
         self.goes_on_until(now.plus(QUESTION_TIMEOUT));
     }
 
-    /// Records the answer, received at `now`, that no one waited elsewhere. This may have changed since, so a new
-    /// quantum begins. It lasts at least as long as the request took.
+    /// Records the answer, received at `now`, that no one waited elsewhere. Another process may have begun to wait
+    /// since then, so a new quantum begins. The new quantum lasts at least as long as the request took.
     pub(super) fn nobody_waited(&mut self, took: Duration, now: Moment) {
         self.goes_on_until(now.plus(took.max(QUANTUM)));
     }
 
-    /// Starts a quantum that is limited by time only. A limit on hand-offs could end it long before the store's answer.
+    /// Starts a quantum that is limited by time only. A limit on hand-offs could end the quantum long before `until`.
     fn goes_on_until(&mut self, until: Moment) {
         self.others = Some(Others { until, left: u32::MAX, answered: false });
     }
@@ -80,11 +80,12 @@ impl Quantum {
 /// Decides after which quanta the process asks the store whether others wait. This is used if the store does not notify
 /// holders of waiters elsewhere.
 ///
-/// The process keeps the key while it waits for the answer. So after an answer that others wait, or without an answer,
-/// the next quanta end without a request: first 1 quantum, then 3, then 7, and then 15 each time.
+/// The process keeps the key while it waits for the answer. So if the answer is that others wait, or if no answer
+/// arrives, the next quanta end without a request: 1 quantum after the first such request, then 3, then 7, and then 15
+/// each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Questions {
-    /// How many quanta end without a request after the last request.
+    /// How many quanta after the last request end without another request.
     pause: u8,
     /// The number of these quanta that remain.
     left: u8,
@@ -100,8 +101,8 @@ impl Questions {
         is_due
     }
 
-    /// Records that the store is asked. Without the answer that no one waits, the pause before the next request becomes
-    /// longer.
+    /// Records that the store is asked. The pause before the next request becomes longer, except after the answer that
+    /// no one waits.
     pub(super) fn asked(&mut self) {
         self.pause = (2 * self.pause + 1).min(Self::LONGEST);
         self.left = self.pause;

@@ -119,8 +119,8 @@ impl LocalQueue {
             // A head that is not polled sends no request, and must not keep the new waiter from sending one.
             queue.skip_stalled(now, &mut effects);
             waiting = queue.waiting();
-            // While the head is alone, it may pause for long between two requests. The new waiter notifies it, so that
-            // its pauses become shorter.
+            // While the head is alone, it may pause for long between two requests. The new waiter notifies the head, so
+            // that the pauses of the head become shorter.
             alone = queue.head().filter(|_| waiting == 1 && self.polls);
         }
         let (node, lingered) = (waiting < max).then(|| self.queue(&mut shard, key).join(ttl, now)).unzip();
@@ -135,15 +135,15 @@ impl LocalQueue {
         node.ok_or(waiting)
     }
 
-    /// Adds a waiter at the end of its queue. The waiter was skipped before, and is polled again.
+    /// Adds a waiter that was skipped, and is polled again, at the end of its queue.
     pub(super) fn rejoin(&self, key: &Key, node: &Arc<WaiterNode>) {
         let now = self.clock.now();
         let lingered = self.queue(&mut self.shard(key), key).rejoin(node, now);
         self.gave_lingering(lingered);
     }
 
-    /// Records whether a joining waiter received the lingering grant. Raises the signal, because the waiter may not be
-    /// polled.
+    /// If a joining waiter received the lingering grant (`gave`), records that the grant no longer lingers. Also raises
+    /// the signal, because the waiter may not be polled.
     fn gave_lingering(&self, gave: bool) {
         if gave {
             self.lingering.ended();
@@ -214,8 +214,8 @@ impl LocalQueue {
         }
     }
 
-    /// Records the store's answer, which arrived at `now`, whether others wait for the grant of `owner` on `key`. The
-    /// request took `took`.
+    /// Records the store's answer to the question whether others wait for the grant of `owner` on `key`. The answer
+    /// arrived at `now`, and the request took `took`.
     pub(crate) fn answered(&self, key: &Key, others_wait: bool, owner: Owner, took: Duration, now: Moment) {
         self.with(key, |queue| queue.answered(others_wait, owner, took, now));
     }
@@ -242,7 +242,7 @@ impl LocalQueue {
         }
         let now = self.clock.now();
         // The signal is raised as after a hand-off. If the head is not polled and sends no request, a reclaim then
-        // skips it.
+        // skips the head.
         if let Some(head) = self.with(key, |queue| queue.freed(owner, now)).flatten() {
             head.notify();
             self.signal.raise();
@@ -258,15 +258,15 @@ impl LocalQueue {
             queue.contend(now);
             queue.take_lingering().map(|handoff| self.ended(handoff))
         });
-        // Dropping the grant outside of the lock releases it for the waiter in the other process.
+        // The grant is dropped outside of the lock. This releases it for the waiter in the other process.
         drop(lingering);
     }
 
     /// Wakes every waiter in a queue. Waiters that were skipped or have received a grant are no longer in a queue. They
-    /// were notified before, and check when they are polled.
+    /// were notified at that time, and check their state when they are polled.
     pub(crate) fn wake_all(&self) {
-        // Each lock is acquired even if the number of queues is zero. So a waiter that joins after this call finds the
-        // state change that caused it.
+        // Each lock is acquired even if the number of queues is zero. So a waiter that joins after this call sees the
+        // change that this call announces.
         for shard in &self.shards {
             let waiting: Vec<_> = shard.lock().values().flat_map(KeyQueue::nodes).collect();
             // The waiters are notified outside of the locks, because a waker may run code of the application.
@@ -294,8 +294,8 @@ impl LocalQueue {
         self.carry_out(effects);
     }
 
-    /// Carries out the pending work. Call this without a lock, because a waker or the release of a queue entry may run
-    /// code of the application.
+    /// Carries out `effects`. Call this without a lock, because a waker or the release of a queue entry may run code of
+    /// the application.
     #[inline]
     pub(super) fn carry_out(&self, effects: Effects) {
         // Usually there is no such work.
@@ -359,7 +359,7 @@ impl LocalQueue {
         let (now, mut entry) = (self.clock.now(), Some(entry));
         let effects = self.with(key, |queue| queue.leave(node, entry.take().flatten(), now));
         self.carry_out(effects.unwrap_or_default());
-        // If the key no longer has a queue, the entry was not passed on. Dropping it releases it at the store.
+        // If the key no longer has a queue, the entry was not passed on. Dropping the entry releases it at the store.
         drop(entry);
     }
 
@@ -382,7 +382,7 @@ impl LocalQueue {
         self.with(key, |queue| queue.is_head_or_next(node)).unwrap_or(false)
     }
 
-    /// Returns whether the last request found `key` held.
+    /// Returns whether the last request probably found `key` held.
     pub(crate) fn was_held(&self, key: &Key) -> bool {
         self.recently_held.has(key.hash_value())
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const SLOTS: usize = 64;
 
-/// Keeps the hashes of keys that were held a moment ago, in slots for one key each. The result is only a hint, because
+/// Keeps the hashes of keys that were held a moment ago, one hash in each slot. The result is only a hint, because
 /// another key may overwrite a slot.
 ///
 /// If the last request found a key held, the next request joins the store's queue at once. A request that only tries

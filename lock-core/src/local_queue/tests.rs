@@ -21,7 +21,7 @@ pub(super) fn key() -> Key {
     Key::new("order:1").expect("a key")
 }
 
-/// Returns one of the owners of a process.
+/// Returns one of four owners of the same process.
 pub(super) fn owner(number: usize) -> Owner {
     static OWNERS: LazyLock<[Owner; 4]> = LazyLock::new(|| {
         let source = OwnerSource::new().expect("random bytes");
@@ -258,7 +258,7 @@ mod notified {
     use super::*;
     use crate::local_queue::waiter_node::WaiterNode;
 
-    /// Counts how often it was woken.
+    /// A waker that counts how often it was used.
     #[derive(Default)]
     struct Counts(AtomicUsize);
 

@@ -51,7 +51,6 @@ impl<'a> Waiter<'a> {
         self.local_queue.is_head(&self.key, &self.node)
     }
 
-    /// Returns whether this waiter is the first or the second in the queue.
     pub(crate) fn is_head_or_next(&self) -> bool {
         self.local_queue.is_head_or_next(&self.key, &self.node)
     }
@@ -73,17 +72,17 @@ impl<'a> Waiter<'a> {
         handoff
     }
 
-    /// Records that this waiter is polled, and will check again by `then`.
+    /// Records that this waiter is polled, and will check the queue again by `then`.
     pub(crate) fn checks_in_by(&self, then: Moment) {
         self.node.state().check_in_by = then;
     }
 
-    /// Records at `now` whether this waiter awaits an answer of the store. Until the answer, the queue does not expect
-    /// the waiter to check in.
+    /// Records at `now` whether this waiter awaits an answer of the store. If so, the queue expects its next check only
+    /// after [`ANSWER`].
     pub(crate) fn set_asking(&self, asking: bool, now: Moment) {
         let mut state = self.node.state();
-        // A head that awaits an answer cannot check in. With this time, it is not skipped at once. After `ANSWER` it is
-        // skipped anyway, so that the other waiters do not wait for a slow answer.
+        // A head that awaits an answer cannot check in, and must not be skipped at once. But it is skipped some time
+        // after `ANSWER`, so that the other waiters do not wait for a slow answer.
         (state.asking, state.check_in_by) = (asking, if asking { now.plus(ANSWER) } else { now });
     }
 
@@ -127,12 +126,11 @@ impl<'a> Waiter<'a> {
     pub(crate) fn granted(&mut self, owner: Owner, contended: bool) {
         self.served = true;
         self.local_queue.granted(&self.key, &self.node, owner, contended);
-        // If the node still has a hand-off, it belongs to an earlier grant, which has expired. Dropping it releases
-        // that grant.
+        // If the node still has a hand-off, it belongs to an earlier grant, which has expired. Dropping the hand-off
+        // releases that grant.
         drop(self.take_handoff());
     }
 
-    /// Returns whether this waiter has left the queue, with or without the key.
     pub(crate) fn is_served(&self) -> bool {
         self.served
     }

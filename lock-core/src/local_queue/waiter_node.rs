@@ -23,7 +23,7 @@ pub(super) const ANSWER: Duration = Duration::from_secs(2);
 /// How late the check of a waiter may be before the waiter counts as not polled.
 const STALLED: Duration = Duration::from_secs(1);
 
-/// The state of a waiter that both sides change under a mutex.
+/// The state of a waiter, which the queue and the waiter change under a mutex.
 pub(super) struct NodeState {
     /// Whether the waiter was notified. The flag stays set until the waiter has checked it, so a notification between
     /// two waits is not lost.
@@ -38,9 +38,10 @@ pub(super) struct NodeState {
     pub(super) entry: Option<LeftEntry>,
     /// The latest time of the waiter's next check.
     pub(super) check_in_by: Moment,
-    /// Whether the waiter awaits an answer of the store. It checks in when the answer arrives.
+    /// Whether the waiter awaits an answer of the store. The waiter checks in when the answer arrives.
     pub(super) asking: bool,
-    /// Whether the waiter was removed from the queue because it was not polled. It joins again when it is polled.
+    /// Whether the waiter was removed from the queue because it was not polled. The waiter joins again when it is
+    /// polled.
     pub(super) skipped: bool,
     /// Whether the waiter has left the queue for good.
     pub(super) gone: bool,

@@ -27,7 +27,7 @@ enum Sent {
 }
 
 /// A claim with its entry in the store's queue. A waiter that leaves passes this value on to the next waiter. It is
-/// boxed, because this is rare.
+/// boxed, because few waiters leave an entry.
 pub(crate) type LeftEntry = Box<PendingClaim>;
 
 /// A claim that rolls back when it is dropped: the background releases its possible grant and its entry in the store's
@@ -129,7 +129,7 @@ impl PendingClaim {
     pub(crate) fn served(&self, waiters: usize) -> Option<Granted> {
         let entry = self.entry.as_ref()?;
         let grant = Grant::new(entry.sent, entry.lease).with_waiters(Some(waiters));
-        // The grant began after `sent`, because at that request the store answered that the claim waits. The grant
+        // The grant began after `sent`, because at that request the store answered that the claim waits. The lease
         // cannot be counted from the arrival of the notification, which may have been delayed.
         let end = expiry::held_until(self.cleanup.capability.placement, grant.sent, entry.lease);
         let arrived = self.cleanup.clock.now();
@@ -189,7 +189,7 @@ impl PendingClaim {
             has_grants: self.has_grants,
             leaving: None,
         };
-        // Only one of the two values may roll the owner back.
+        // Only one of the two values may roll the claim back.
         self.state = Sent::Nothing;
         Some(Box::new(left))
     }
@@ -213,7 +213,8 @@ impl PendingClaim {
     /// Moves the claim out of this value, for a lease, which must then release the grant. This value continues with a
     /// new owner.
     pub(crate) fn take(&mut self, owners: &OwnerSource) -> Claim {
-        // There is no await point between this call and the lease, so the grant cannot be lost in between.
+        // There is no await point between this call and the creation of the lease, so the grant cannot be lost in
+        // between.
         self.settle();
         self.has_grants = false;
         // If the request for the fencing token fails, the grant is released, and the wait continues with this value.
@@ -240,7 +241,7 @@ impl PendingClaim {
     }
 
     fn roll_back(&mut self) {
-        // This also ends the subscription, so a later notification is ignored.
+        // The subscription ends with the entry, so a later notification is ignored.
         let was_queued = self.entry.take().is_some();
         let certainty = match self.state {
             Sent::Nothing => return,

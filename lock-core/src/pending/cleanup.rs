@@ -64,9 +64,9 @@ pub(crate) struct Cleanup {
     hurry: Notify,
 }
 
-/// The pauses between the repetitions of a release after an answer, while an earlier request may still take effect. A
-/// request on an older connection usually arrives within milliseconds. After a stopped server or a network partition,
-/// it arrives later.
+/// The pauses before each repetition of an answered release, while an earlier request of the claim may still take
+/// effect. A request on an older connection usually arrives within milliseconds. After a stopped server or a network
+/// partition, it arrives later.
 const REPEATS: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(900), Duration::from_secs(5)];
 
@@ -119,8 +119,8 @@ impl Cleanup {
         self.release_as(claim, None, certainty, until, begun, ReleaseContext::default());
     }
 
-    /// Releases a claim in the background. This never blocks and never panics. It can be called from anywhere, even
-    /// outside of a runtime and during unwinding.
+    /// Releases a claim in the background. This function never blocks and never panics. It can be called from anywhere,
+    /// even outside of a runtime and during unwinding.
     ///
     /// `keep_until` is the end of the claim's `min_hold`. After `until` the claim has expired at the store, if it does
     /// not belong to a session. `begun` is the record of the release, if the release has already begun.
@@ -164,8 +164,9 @@ impl Cleanup {
         });
     }
 
-    /// Releases the grant of a lost lease when `not_before` is reached, the end of the lease at the store. Before that,
-    /// the body may not have noticed the loss of the lock. This is needed for grants of a session, which do not expire.
+    /// Releases the grant of a lost lease when `not_before` is reached, the end of the lease at the store. An earlier
+    /// release could admit another owner before the body has noticed the loss of the lock. This is needed for grants of
+    /// a session, which do not expire.
     pub(crate) fn release_later(
         self: &Arc<Self>,
         claim: &Claim,
@@ -229,7 +230,7 @@ impl Cleanup {
     pub(crate) async fn settled(&self) {
         loop {
             let mut settled = std::pin::pin!(self.settled.notified());
-            // This registers before it reads the count, because the last release notifies only registered listeners.
+            // `enable` comes before the count is read, because the last release notifies only registered listeners.
             settled.as_mut().enable();
             if self.pending() == 0 {
                 return;
@@ -241,7 +242,7 @@ impl Cleanup {
     /// Stops the repetition of answered releases. A shutdown calls this, because it waits for all releases.
     pub(crate) fn hurry(&self) {
         // The flag is set before the notification. A release that is about to sleep registers first and then reads the
-        // flag, so it misses neither.
+        // flag, so it cannot miss the shutdown.
         self.hurrying.store(true, Ordering::Release);
         self.hurry.notify_waiters();
     }
@@ -293,10 +294,10 @@ impl Cleanup {
 
     /// Sleeps for `pause`, or until the manager shuts down.
     async fn sleep(&self, pause: Duration) {
-        // The first poll may happen outside of tokio, where no timer exists.
+        // The task yields first, because its first poll may happen outside of tokio, where no timer exists.
         tokio::task::yield_now().await;
         let mut hurry = std::pin::pin!(self.hurry.notified());
-        // This registers before it reads the flag, as in `settled`.
+        // `enable` comes before the flag is read, as in `settled`.
         hurry.as_mut().enable();
         if !self.is_hurrying() {
             let _ = tokio::time::timeout(pause, hurry).await;
@@ -309,8 +310,8 @@ impl Cleanup {
         loop {
             // The permit is dropped before the pause, so that a release in its pause does not block others.
             let answer = {
-                // Permits limit the number of releases at the same time. Otherwise they could use up the connection
-                // while the store hangs.
+                // Permits limit the number of releases at the same time. Otherwise thousands of releases could occupy
+                // the connection while the store hangs.
                 let _permit = self.permits.acquire().await;
                 // The rest of `min_hold` is calculated for each attempt, because `min_hold` counts from the grant and
                 // not from the release.
@@ -329,7 +330,7 @@ impl Cleanup {
                 Err(error) if error.kind() == LockErrorKind::ShuttingDown => return None,
                 Err(error) => {
                     if release.until.is_some_and(|until| until.is_past(self.clock.now())) {
-                        // Other claims may never have had a grant, so they are not reported.
+                        // Only a grant that certainly existed is reported. Other claims may never have had one.
                         if release.certainty == Certainty::Granted {
                             survives(|| self.log_abandoned(release, &error));
                         }

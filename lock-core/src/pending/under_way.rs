@@ -4,8 +4,8 @@
 //! request that does not wait could fail because of a lock that this process is just releasing. The release may be
 //! under way on another connection, or may be repeated after a failure.
 //!
-//! A release delays acquisitions until at most [`PATIENCE`] after its start. By default, the caller of a body waits for
-//! the release equally long.
+//! A release delays acquisitions until at most [`PATIENCE`] after its start. By default, a caller whose body has ended
+//! waits for the release equally long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -38,8 +38,8 @@ impl Unanswered {
     /// Completes when the store has answered the release, or the release was given up. This method is cancel safe.
     pub(crate) async fn over(&self) {
         let mut changed = std::pin::pin!(self.changed.notified());
-        // This registers for the notification before it reads the flag. Otherwise it would miss a change between the
-        // two steps.
+        // `enable` registers for the notification before the flag is read. Otherwise a change between the two steps
+        // would be missed.
         changed.as_mut().enable();
         if !self.over.load(Ordering::Acquire) {
             changed.await;

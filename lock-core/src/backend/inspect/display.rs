@@ -1,4 +1,4 @@
-//! The lines in which operators see locks, holders and waiters.
+//! Writes the lines in which operators see locks, holders and waiters.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ impl fmt::Display for Mode {
 /// wait`.
 impl fmt::Display for LockInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Any client of the store can choose a key. It is escaped, so that it cannot break the line.
+        // The key is escaped, because any client of the store can choose a key that would break the line.
         write!(f, "{} ({}) is ", self.key.escape_debug(), self.mode)?;
         for (number, holder) in self.holders.iter().take(SHOWN).enumerate() {
             write!(f, "{}{holder}", if number == 0 { "" } else { ", and " })?;

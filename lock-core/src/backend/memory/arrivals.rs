@@ -1,4 +1,4 @@
-//! A list in order of arrival whose members are found by name, and an index of the deadlines of its members.
+//! Defines a list in order of arrival, whose members are found by name, and an index of the deadlines of its members.
 //!
 //! No operation visits all members, because there may be thousands of waiters for one key.
 
@@ -10,8 +10,8 @@ use crate::clock::Moment;
 /// A list of members in order of arrival. A name belongs to one member at a time.
 #[derive(Debug)]
 pub(super) struct Arrivals<K, T> {
-    /// The members with their numbers, which only grow. The members are boxed, so that a removal from the middle moves
-    /// few bytes.
+    /// The members with their numbers. A later member has a larger number. The members are boxed, so that a removal
+    /// from the middle moves few bytes.
     members: VecDeque<(u64, Box<T>)>,
     /// The numbers of the members, by name. The fixed hasher is safe, because this crate makes the names, and no caller
     /// can choose names that collide.
@@ -65,7 +65,8 @@ impl<K: Eq + Hash, T> Arrivals<K, T> {
 
     /// Removes a member. Returns its number, how many members preceded it, and the member.
     pub(super) fn remove(&mut self, name: &K) -> Option<(u64, usize, T)> {
-        // Most keys have no queue. For them this saves the hash of the name, which even an empty map would compute.
+        // Most keys have no queue. For them this check saves the hash of the name, which even an empty map would
+        // compute.
         if self.is_empty() {
             return None;
         }
@@ -89,8 +90,8 @@ impl<K, T> Default for Arrivals<K, T> {
     }
 }
 
-/// The deadlines of members, in order, with the numbers of the members. The store uses only one clock, so a moment is
-/// stored as one number.
+/// The deadlines of members, in order, with the numbers of the members. The store uses only one of the two clocks of a
+/// [`Moment`], so one number is enough for a deadline.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines(BTreeSet<(i64, u64)>);
 

@@ -170,7 +170,6 @@ impl Memory {
         }
     }
 
-    /// Releases a claim at `now`.
     pub(crate) fn give_back(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Released {
         fence::raise(claim);
         if claim.more.is_empty() {

@@ -70,7 +70,7 @@ impl Entry {
         std::mem::take(&mut self.events)
     }
 
-    /// Attempts `claim`, a claim of one key, once. `fence` makes the token of a new grant.
+    /// Tries once to grant the key to `claim`, a claim of one key. `fence` makes the token of a new grant.
     pub(super) fn acquire(
         &mut self,
         claim: &Claim,
@@ -310,8 +310,8 @@ impl Entry {
         if older <= self.tickets.served() {
             return self.tickets.usage_before(older, holders).admits(Share::new(claim));
         }
-        // An older ticket cannot be granted yet, so this claim must wait, unless its mode is in conflict. All holders
-        // and waiters use the key as the same kind of lock, so a comparison with some of them finds every conflict.
+        // An older ticket cannot be granted yet, so this claim is blocked or in conflict. All holders and waiters use
+        // the key as the same kind of lock, so a comparison with some of them finds every conflict.
         match all_served.admits(Share::new(claim)) {
             Compatibility::Conflict(mode) => Compatibility::Conflict(mode),
             Compatibility::Compatible | Compatibility::Blocked => Compatibility::Blocked,

@@ -1,4 +1,4 @@
-//! Events: the notifications of waiters and managers after a change of an entry. They are delivered after the shard is
+//! Defines the notifications of waiters and managers after a change of an entry, and delivers them after the shard is
 //! unlocked.
 
 use std::collections::HashMap;

@@ -7,8 +7,8 @@ use once_cell::sync::Lazy;
 use crate::backend::{Claim, FencingToken};
 use crate::clock;
 
-/// The next fencing token, for all keys and stores of the process. It starts at the time of the wall clock, so that
-/// tokens also grow after a restart of the process, unless the wall clock was set back meanwhile.
+/// The next fencing token, for all keys and stores of the process. The first token is the time of the wall clock, so
+/// that tokens also grow after a restart of the process, if the wall clock was not set back in the meantime.
 static NEXT: Lazy<AtomicU64> =
     Lazy::new(|| AtomicU64::new(u64::try_from(clock::wall().as_micros()).unwrap_or(1)));
 

@@ -78,7 +78,7 @@ impl Holders {
     }
 
     pub(super) fn push(&mut self, holder: Holder) {
-        // A first holder resets the flag.
+        // The first holder of a free key resets the flag.
         self.several_permits = holder.permits > 1 || self.several_permits && self.first.is_some();
         match &mut self.first {
             Some(_) => self.rest.get_or_insert_default().push(holder),
@@ -91,7 +91,7 @@ impl Holders {
         if self.first.as_ref().is_none_or(|holder| holder.name() != (owner, kept)) {
             return self.rest.as_mut().is_some_and(|rest| rest.remove(&(owner, kept)).is_some());
         }
-        // Moves only one holder to the front, because a holder is large.
+        // Only one holder moves, to the front, because a holder is large.
         match &mut self.rest {
             Some(rest) => self.first = rest.pop_front(),
             None => self.first = None,

@@ -11,7 +11,8 @@ use crate::clock::{self, Clock, Moment};
 use crate::key::Key;
 
 impl Memory {
-    /// Lists the locks. Locks only one shard at a time, so that no other call waits long if the store is large.
+    /// Lists the held keys that begin with `prefix`. Only one shard is locked at a time, so that no other call waits
+    /// long if the store is large.
     pub(super) fn list_locks(&self, prefix: &str, limit: usize) -> Listed {
         let now = Clock::Tokio.now();
         let mut locks = Vec::new();

@@ -1,7 +1,8 @@
-//! Claims of several keys: all of them or none.
+//! Serves claims of several keys: all of the keys or none.
 //!
 //! The shards of all keys are locked together, in the order of their numbers, so that two claims never wait for each
-//! other's shards. A claim joins all queues at the same moment, so that two claims never wait for each other's turns.
+//! other's shards. A claim joins the queues of all its keys at the same moment, so that two claims never wait for each
+//! other in these queues.
 
 use std::time::Duration;
 
@@ -58,8 +59,8 @@ impl<'a> Locked<'a> {
                 });
             }
         }
-        // Unlocks the shards before the events are delivered: a listener or a waker may call the store, which locks
-        // these shards again.
+        // The shards are unlocked before the events are delivered: a listener or a waker may call the store, which
+        // locks these shards again.
         drop(self.shards);
         for (key, events) in events {
             self.memory.listeners().send(key, events);
@@ -145,7 +146,7 @@ impl<'a> Locked<'a> {
                 all.remaining = all.remaining.max(held.remaining);
                 all.own |= held.own;
                 if all.key.is_none() {
-                    // The answer describes the holder of the key that it names.
+                    // The answer describes the holder of the key that the answer names.
                     (all.key, all.holder, all.kept) = (Some(key.clone()), held.holder, held.kept);
                 }
             }

@@ -1,5 +1,6 @@
-//! The waiters of one key. A *ticket* is the place of a claim in the queue. A *watcher* is a future that waits for the
-//! turn of a claim, with or without a ticket. Each call gets the current time as an argument.
+//! Manages the waiters of one key. A *ticket* is the place of a claim in the queue. The *turn* of a claim has come when
+//! the key can be granted to the claim. A *watcher* is a future that waits for this turn, with or without a ticket.
+//! Each call gets the current time as an argument.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +93,7 @@ impl Entry {
             return;
         }
         // Reports the claim before it joins the waiters, because there must be no report if another claim already
-        // waits. A claim of the holder's own process is not reported, because its manager has a local queue.
+        // waits. A claim of the holder's own process is not reported, because their manager has a local queue.
         if self.local_holder().is_some_and(|holder| holder.owner.process() != process) {
             self.tell_holder(claim.owner);
         }
@@ -125,8 +126,8 @@ impl Entry {
     /// Removes a watcher that has seen its turn. Does not call the next waiter, because the claim of this watcher makes
     /// the next attempt. If the claim is dropped instead, its release calls the next waiter.
     pub(super) fn go(&mut self, claim: &Claim, id: u64, now: Moment) {
-        // Read before the removal. A watcher with a ticket never counts as acting, because its ticket stays in the
-        // queue.
+        // `acting` is read before the removal. A watcher with a ticket never counts as acting, because its ticket stays
+        // in the queue.
         let acting = self.waiters.iter().any(|watcher| watcher.id == id && watcher.called);
         self.remove_watcher(claim, id, now);
         self.settle(now, Some(Share::new(claim)).filter(|_| acting));
@@ -166,7 +167,7 @@ impl Entry {
         if self.tickets.is_empty() && self.waiters.is_empty() {
             return;
         }
-        // Drops expired holders and tickets first, so that no watcher waits for them.
+        // Expired holders and tickets are dropped first, so that no watcher waits for them.
         self.expire(now);
         self.call_strangers();
         self.call(acting, now);
@@ -228,8 +229,8 @@ impl Entry {
         ends.into_iter().flatten().min_by_key(|end| end.remaining(now))
     }
 
-    /// Sets the alarm of the first waiting watcher to the next end of a lease, because nothing else wakes a watcher
-    /// then.
+    /// Sets the alarm of the first waiting watcher to the next end of a lease, because nothing else wakes a watcher at
+    /// that time.
     fn arm(&mut self, now: Moment) {
         let Some(next) = self.next_end(now) else { return };
         // One alarm is usually enough, because the woken watcher updates the state of the key for all watchers.

@@ -1,4 +1,4 @@
-//! The store: its entries are in several shards, each with its own mutex.
+//! Defines [`Memory`], the store. Its entries are in several shards, each with its own mutex.
 
 use std::fmt;
 use std::sync::Arc;

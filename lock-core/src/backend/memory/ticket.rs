@@ -1,4 +1,4 @@
-//! A claim in the queue of a key, and the futures that wait for its turn.
+//! Defines a queued claim, and the futures that wait for its turn, that is, until the key can be granted to it.
 
 use std::sync::Arc;
 

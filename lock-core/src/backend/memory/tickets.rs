@@ -76,7 +76,6 @@ impl Tickets {
         Some(ticket)
     }
 
-    /// Changes the ticket of `owner`.
     pub(super) fn change<R>(&mut self, owner: Owner, change: impl FnOnce(&mut Ticket) -> R) -> Option<R> {
         let number = self.arrivals.number(&owner)?;
         self.change_numbered(number, change)
@@ -87,7 +86,8 @@ impl Tickets {
         let before = Filed::new(ticket);
         let answer = change(ticket);
         let after = Filed::new(ticket);
-        // Moves the ticket to its new index. With an outdated deadline, `expire` would drop a ticket that is alive.
+        // The ticket moves to the other index, or to its new deadline in `ends`. With an outdated deadline, `expire`
+        // would drop a ticket that is alive.
         if before != after {
             self.unfile(number, before);
             self.file(number, after);
@@ -98,8 +98,8 @@ impl Tickets {
     /// Counts the tickets whose turn has come. Returns the usage of the key as if all of them held it.
     pub(super) fn serve(&mut self, holders: Usage) -> Usage {
         // Continues from the last count, because a count from the front would visit every waiter at each check. The
-        // last count is still valid: a release only makes more room, and a claim that was granted since then was
-        // counted before, or is compatible with all counted claims.
+        // last count is still valid. A release only makes more room. A claim that was granted since then was counted
+        // before, or is compatible with all counted claims.
         let mut usage = self.usage_before(self.served, holders);
         while let Some(next) = self.arrivals.get(self.served)
             && usage.admits(next.share) == Compatibility::Compatible
@@ -134,8 +134,8 @@ impl Tickets {
         self.served
     }
 
-    /// Resets the count of the tickets whose turn has come. Needed if a claim acquires the key with another share than
-    /// its ticket was for: there may be less room than was counted.
+    /// Resets the count of the tickets whose turn has come. This is needed if a claim acquires the key with another
+    /// share than its ticket was for: there may be less room than was counted.
     pub(super) fn unserve(&mut self) {
         self.served = 0;
     }
@@ -150,7 +150,7 @@ impl Tickets {
         }
     }
 
-    /// Returns the first watcher of the first awaited ticket that was not called yet.
+    /// Returns the first watcher that was not called yet, of the first awaited ticket.
     pub(super) fn first_watcher(&mut self) -> Option<&mut Watcher> {
         let at = self.arrivals.position(*self.awaited.first()?)?;
         self.arrivals.get_mut(at)?.uncalled()

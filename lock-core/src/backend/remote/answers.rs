@@ -12,7 +12,6 @@ use tokio::time::timeout;
 pub(crate) struct Answers(AtomicU64);
 
 impl Answers {
-    /// Counts one more answer.
     pub(crate) fn note(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -23,8 +22,8 @@ impl Answers {
         let mut answer = pin!(answer);
         loop {
             let before = self.0.load(Ordering::Relaxed);
-            // The limit is split into two halves, because the first half may be over only because this process was
-            // paused.
+            // The limit is split into two halves. If a pause of this process uses up the first half, the answer still
+            // has the second half to arrive.
             for _ in 0..2 {
                 if let Ok(answer) = timeout(limit / 2, answer.as_mut()).await {
                     return Some(answer);

@@ -15,8 +15,8 @@ const SHORTEST_RENEWAL: Duration = Duration::from_millis(20);
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) const LONGEST_KEPT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// Returns the deadline of a call that requests a lease of `lease`. The deadline is at most `timeout`. It leaves the
-/// holder at least half of the lease.
+/// Returns the deadline of a call that requests a lease of `lease`. The deadline is at most `timeout`, and at most half
+/// of the lease, so that the holder has the other half.
 pub(crate) fn of_call(timeout: Duration, lease: Duration) -> Duration {
     timeout.min(lease / 2)
 }

@@ -1,4 +1,4 @@
-//! A failure of a store on a network, before it is converted to the error of one caller.
+//! Defines [`Failure`]: a failure of a store on a network, before it is converted to the error of one caller.
 
 use std::borrow::Cow;
 use std::fmt;

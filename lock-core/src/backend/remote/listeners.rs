@@ -1,4 +1,4 @@
-//! The listeners that receive the reports of a store.
+//! Keeps the listeners that receive the reports of a store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -25,7 +25,7 @@ impl Listeners {
         registered.retain(|(_, listener)| listener.strong_count() > 0);
         registered.push((process, listener));
         // The version changes under the mutex. So a connection that reads first the version and then the processes
-        // covers at least this version.
+        // covers at least the listeners of that version.
         self.version.fetch_add(1, Ordering::Release);
     }
 

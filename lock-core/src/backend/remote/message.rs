@@ -1,5 +1,5 @@
-//! The messages of a store to the process of an owner. Messages are hints and may be lost. So a waiter also sends a
-//! request from time to time, and a holder renews its lease.
+//! Parses and delivers the messages of a store to the process of an owner. Messages are hints and may be lost. So a
+//! waiter also sends a request from time to time, and a holder renews its lease.
 
 use super::Listeners;
 use crate::error::LossReason;

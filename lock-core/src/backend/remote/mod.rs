@@ -5,8 +5,8 @@
 //!
 //! A call uses a connection of the caller's runtime, and not of the library's thread, because switching threads twice
 //! would cost more than the request to Redis itself. For the same reason, each runtime with waiters has its own
-//! subscription. On Postgres, a connection is a process of the server, so one connection listens for all managers of a
-//! store.
+//! subscription. On Postgres, each connection costs a process of the server, so only one connection listens, for all
+//! managers of a store.
 
 #[cfg(any(feature = "etcd", feature = "redis"))]
 mod answers;

@@ -88,7 +88,7 @@ impl<C: Connector> PerRuntime<C> {
     }
 
     fn state<T>(&self, read: impl FnOnce(&State<C>) -> Option<T>) -> Option<T> {
-        // This is the runtime that polls this call. It need not be the runtime that created the backend.
+        // This is the runtime that polls this call, which need not be the runtime that created the backend.
         let id = Handle::current().id();
         let links = self.links.read();
         let (_, link) = links.as_ref()?.iter().find(|(of, _)| of.id() == id)?;
@@ -102,8 +102,8 @@ impl<C: Connector> PerRuntime<C> {
         let Some(mut link) = self.link() else {
             return Err(Failure::new(LockErrorKind::ShuttingDown, "the connections were closed"));
         };
-        // A permanent failure, such as a wrong password, ends the wait, because it would outlast the deadline of every
-        // caller.
+        // A permanent failure, such as a wrong password, ends the wait, because the failure would outlast the deadline
+        // of every caller.
         let settled = |state: &State<C>| match &state.connection {
             Some(connection) => C::is_usable(connection),
             None => state.failure.as_ref().is_some_and(Failure::ends_waits),
@@ -143,9 +143,10 @@ impl<C: Connector> PerRuntime<C> {
         }
     }
 
-    /// Returns a connection of another runtime. Without it, a grant would be lost if the server allows no further
-    /// connection for its renewal. A connection answers only while its runtime runs tasks. So this function starts an
-    /// empty task on each runtime with a connection, and uses the connection of the first runtime that runs its task.
+    /// Returns a connection of another runtime. Without this function, a grant would be lost if the server allows no
+    /// further connection for its renewal. A connection answers only while its runtime runs tasks. So this function
+    /// starts an empty task on each runtime with a connection, and uses the connection of the first runtime that runs
+    /// its task.
     async fn of_another(&self, own: &State<C>) -> Option<Arc<C::Connection>> {
         // A lasting failure concerns the server, and not a single connection.
         if own.failure.as_ref().is_some_and(Failure::is_lasting) {
@@ -195,7 +196,8 @@ impl<C: Connector> PerRuntime<C> {
         if let Some((_, link)) = links.iter().find(|(of, _)| of.id() == runtime.id()) {
             return Some(link.clone());
         }
-        // This happens under the write lock, because two callers of one runtime must not start two supervisors.
+        // The supervisor starts under the write lock, because two callers of one runtime must not start two
+        // supervisors.
         let link = supervise(Arc::clone(&self.connector), None);
         links.push((runtime, link.clone()));
         Some(link)
@@ -340,7 +342,7 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
     }
 
-    /// A server that fails this number of dials.
+    /// Returns a server that fails this number of dials.
     fn refuses(dials: usize, failure: &Failure<()>) -> Fake<true> {
         let refuses = Fake::default();
         refuses.planned.lock().expect("no panic").extend(vec![failure.clone(); dials]);

@@ -1,8 +1,8 @@
 //! Keeps local copies of the queues of the keys for which this process waits.
 //!
 //! All waiters of a process for one key share one copy. One task watches the queue in the store and keeps the copy up
-//! to date. This task processes each change once, and wakes only the waiters whose turn has come according to the copy.
-//! So a release costs one message, however many claims wait.
+//! to date. This task processes each change once, and wakes only the waiters whose entries hold the key according to
+//! the copy. So a release costs one message, however many claims wait.
 //!
 //! The copy shows the queue as it was at one revision of the store. New entries are added only at the end. So an entry
 //! that holds the key in an outdated copy still holds the key in the store, as long as its lease has not expired.
@@ -26,7 +26,7 @@ pub(crate) trait Entry: wait_queue::Entry {
     fn name(&self) -> &[u8];
 }
 
-/// A queue as it was at one revision.
+/// A queue as it was at one revision of the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen<E> {
     pub(crate) queue: WaitQueue<E>,
@@ -211,7 +211,7 @@ impl<E: Entry> QueueCopy<E> {
         self.state.lock().seen = None;
     }
 
-    /// Changes the state, and notifies the waiters whose turn has come and the waiters that `change` returns.
+    /// Changes the state, and notifies the waiters whose entries hold the key and the waiters that `change` returns.
     fn change(&self, change: impl FnOnce(&mut State<E>) -> Vec<Arc<Notify>>) {
         let notified = self.state.with(|state| {
             let mut notified = change(state);
@@ -248,7 +248,7 @@ impl<E: Entry> QueueCopy<E> {
     }
 }
 
-/// Marks the end of the watching task when it is dropped.
+/// When this value is dropped, records that the watching task has ended, and notifies all waiters.
 struct Ends<E: Entry>(Arc<QueueCopy<E>>);
 
 impl<E: Entry> Drop for Ends<E> {
@@ -260,7 +260,7 @@ impl<E: Entry> Drop for Ends<E> {
     }
 }
 
-/// A call that waits for the turn of one entry.
+/// A call that waits until one entry holds the key.
 struct Waiter<'a, E: Entry> {
     copy: &'a QueueCopy<E>,
     name: &'a [u8],

@@ -127,7 +127,7 @@ impl<S: Session> SessionKeeper<S> {
                 State::Beginning(Some(failure)) if failure.is_permanent() => return Err(failure.clone()),
                 State::Live(_) | State::Beginning(_) => {}
             }
-            // The sender lives as long as `self`.
+            // `self` keeps the sender alive, so `changed` cannot fail.
             let _ = state.changed().await;
         }
     }

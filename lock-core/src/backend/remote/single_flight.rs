@@ -19,9 +19,9 @@ pub(crate) struct SingleFlight<T> {
     recent: Duration,
     /// The longest wait for another caller's flight. A flight takes longer only if its runtime is no longer driven.
     patience: Duration,
-    /// This is a `std` mutex, which is never locked across an await. An async mutex would be locked during a flight. If
-    /// the runtime of the caller is no longer driven, such a mutex would stay locked for ever and block all other
-    /// callers in the process.
+    /// This is a `std` mutex, which is never locked across an await. An async mutex would have to be locked during a
+    /// whole flight. If the runtime of the caller is no longer driven, such a mutex would stay locked for ever and
+    /// block all other callers in the process.
     flights: Mutex<Flights<T>>,
     landed: Notify,
 }
@@ -36,7 +36,7 @@ struct Flights<T> {
 
 /// The role of a caller.
 enum Part<T> {
-    /// A flight that began after the call has already finished.
+    /// A flight has begun after the call, and has already finished.
     Done(T),
     /// Another caller leads a flight. This caller waits for it, at most this long.
     Follow(Duration),
@@ -62,7 +62,7 @@ impl<T: Clone> SingleFlight<T> {
         self.fresh(flight).await
     }
 
-    /// Returns the result of a flight that began after this call. It may be the flight of another caller. Otherwise
+    /// Returns the result of a flight that began after this call. That flight may belong to another caller. Otherwise
     /// this function runs `flight`.
     pub(crate) async fn fresh(&self, flight: impl Future<Output = T>) -> T {
         let called = Clock::Suspend.now();
@@ -78,7 +78,7 @@ impl<T: Clone> SingleFlight<T> {
             // what this caller does.
             let _ = timeout(left, landed).await;
         };
-        // This value is also dropped with this future, so that a caller that gives up never blocks the next flight.
+        // `lead` is also dropped if this future is dropped, so a caller that gives up never blocks the next flight.
         let mut lead = Lead { flights: self, begun, result: None };
         let result = flight.await;
         lead.result = Some(result.clone());
@@ -99,8 +99,8 @@ impl<T: Clone> SingleFlight<T> {
         match flights.begun.map(|begun| self.patience.saturating_sub(now.since(begun))) {
             Some(left) if !left.is_zero() => Part::Follow(left),
             _ => {
-                // This also replaces a flight that takes too long. Its caller may belong to a runtime that is no longer
-                // driven.
+                // The new flight also replaces a flight that takes too long. The caller of that flight may belong to a
+                // runtime that is no longer driven.
                 flights.begun = Some(now);
                 Part::Lead(now)
             }

@@ -1,4 +1,4 @@
-//! Sets the options of every TCP connection to a store.
+//! Opens the TCP connections to stores, and sets the options of these connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,8 +25,8 @@ pub(crate) async fn connect_to<R: Default>(address: SocketAddr) -> Result<TcpStr
 fn ready<R: Default>(stream: TcpStream) -> Result<TcpStream, Failure<R>> {
     // Nagle's algorithm would delay a small packet until the previous packet is acknowledged.
     stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
-    // A dropped connection must not deliver a request after the last release that would undo this request. See
-    // `UNSENT`.
+    // A dropped connection must not deliver a request after the last repetition of the release that undoes the request.
+    // See `UNSENT`.
     give_up_unsent(&stream).map_err(|error| unreachable(&error))?;
     Ok(stream)
 }
@@ -77,7 +77,8 @@ async fn connect_to_first(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
 
 /// How long the kernel retransmits bytes that the server does not acknowledge. Without this limit the kernel would keep
 /// the bytes of a dropped connection for minutes. A request among these bytes could then cause a grant without an
-/// owner. The limit is shorter than the time from a request to the last repetition of the release that undoes it.
+/// owner. The limit is shorter than the time from a request to the last repetition of the release that undoes the
+/// request.
 #[cfg_attr(
     not(any(target_os = "linux", feature = "postgres")),
     allow(dead_code, reason = "only Linux has the option")

@@ -1,5 +1,4 @@
-//! One supervised connection. The supervisor watches the connection while it is up, and dials again whenever it is
-//! lost.
+//! Supervises one connection: watches the connection while it is up, and dials again whenever the connection is lost.
 //!
 //! Drivers offer connections that reconnect on their own. But these give up while they are idle, let their callers wait
 //! past a deadline, and do not notice a server that has stopped answering. Each of these faults breaks the promises of
@@ -17,8 +16,8 @@ use super::Failure;
 use crate::backoff::Pauses;
 use crate::clock::Clock;
 
-/// The pauses between dials that fail for a lasting reason, such as a wrong password. They may be long, because no
-/// caller waits for such a dial, and the server logs each of them.
+/// The pauses between dials that fail for a lasting reason, such as a wrong password. These pauses may be long, because
+/// no caller waits for such a dial. They should be long, because the server logs each dial.
 pub(super) const REFUSED: Pauses = Pauses::new(Duration::from_millis(20), Duration::from_secs(5));
 
 /// Makes and watches the connections to one server.
@@ -99,7 +98,7 @@ pub(super) fn supervise<C: Connector>(
             // `biased` keeps the simulation deterministic.
             biased;
             () = keep_connected(&*connector, &sender, first) => {}
-            // This also ends a dial in progress, because no caller is left for its connection.
+            // This branch also ends a dial in progress, because no caller is left for its connection.
             () = sender.closed() => {}
         }
     });
@@ -130,8 +129,8 @@ async fn keep_connected<C: Connector>(
         let failure = match dialled {
             Ok(mut session) => {
                 let connection = Arc::clone(C::connection(&session));
-                // The state is published before the watch, which may wake the waiters of a lost connection. They must
-                // find this connection for their next request.
+                // The state is published before the call of `watch`. That call may wake the waiters of a lost
+                // connection, and they must find this connection for their next request.
                 failed = 0;
                 sender.send_replace(State { connection: Some(connection), failure: None, failed });
                 tracing::debug!(server = %connector.address(), "connected");

@@ -17,12 +17,12 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pauses between two tries.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(50), Duration::from_millis(500));
 
-/// Another try needs more time than the limit divided by this number. A shorter try would only replace the last failure
-/// by a less useful failure.
+/// Another try is made only if the time that is left is longer than the limit divided by this number. A shorter try
+/// would only replace the last failure by a less useful failure.
 const LAST_TRY: u32 = 20;
 
-/// Calls `dial` until it succeeds, until it fails for a permanent reason, or until `limit` is over. The argument of
-/// `dial` is the time that is left.
+/// Calls `dial` until it succeeds, until its failure [is settled](Failure::is_settled), or until `limit` is over. The
+/// argument of `dial` is the time that is left.
 pub(crate) async fn connect<'a, T, R: fmt::Debug>(
     server: &(dyn fmt::Display + Sync),
     limit: Duration,

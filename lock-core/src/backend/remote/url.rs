@@ -1,8 +1,8 @@
-//! The common parts of the URLs of all stores: credentials, hosts and options.
+//! Parses the parts that the URLs of all stores have: credentials, hosts and options.
 //!
 //! No error contains a part of the URL that may belong to a password. If a password has an unescaped `@`, `?` or `&`, a
-//! piece of it looks like another part of the URL. So these functions refuse such a URL before an error can show a part
-//! of it.
+//! piece of the password looks like another part of the URL. So these functions refuse such a URL before an error can
+//! show a piece of the password.
 
 use std::fmt;
 use std::time::Duration;

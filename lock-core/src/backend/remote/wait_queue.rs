@@ -1,9 +1,9 @@
-//! The queue of one key: the holders, the waiters, and the entries for which a new claim must wait.
+//! Defines the queue of one key, and computes which of its entries hold the key, and which claims must wait.
 //!
 //! The entries of a queue are ordered by their creation. Whether an entry holds the key depends only on the entries
 //! before it. New entries are added only at the end. So an entry that holds the key keeps the key until the entry is
-//! deleted. A waiter begins to hold the key when the entries before it allow this, without a request to the store. The
-//! holders are always the first entries.
+//! deleted. A waiter holds the key as soon as the entries before its own allow this; the store needs no further
+//! request. The holders are always the first entries.
 
 use crate::backend::Mode;
 

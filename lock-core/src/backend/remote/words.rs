@@ -14,10 +14,10 @@ const KEPT: usize = 256;
 
 /// A stream to a server that may send a line of text and close the connection before it has read anything.
 ///
-/// A driver may lose such a line in two ways. It may read the line before it has sent a request, and not treat the line
-/// as an answer. Or its first write may fail, because the peer has closed the connection, and the driver then reads
-/// nothing more. So this stream reads nothing before the first write, and a write to a closed peer succeeds. The next
-/// read returns the line, and then the end of the stream.
+/// A driver may lose such a line in two ways. The driver may read the line before it has sent a request, and not treat
+/// the line as an answer. Or its first write may fail, because the peer has closed the connection, and the driver then
+/// reads nothing more. So this stream reads nothing before the first write, and a write to a closed peer succeeds. The
+/// next read returns the line, and then the end of the stream.
 ///
 /// A driver that has sent several commands may report the end of the connection instead of the line. So the first bytes
 /// are also [kept](Self::heard).

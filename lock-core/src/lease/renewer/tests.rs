@@ -25,7 +25,7 @@ fn yes(sent: Moment) -> Renewal {
     Renewal::Renewed { sent, lease: secs(3), waiters: None }
 }
 
-/// A store with one shard that answers no renewals. This shard has the keys that begin with `stuck`.
+/// A store with two shards. The shard of the keys that begin with `stuck` answers no renewals.
 #[derive(Debug)]
 struct Parted(Memory);
 
@@ -65,7 +65,7 @@ async fn a_part_of_the_store_that_hangs_costs_the_others_nothing() {
     let locks = LockManager::builder(store).build().expect("good defaults");
     let mut guards = Vec::new();
     for key in ["a", "stuck1", "b", "stuck2", "c"] {
-        // With a ttl of 3 s, the manager's own renewer does not renew them during the test.
+        // With a ttl of 3 s, the manager's own renewer does not renew the leases during the test.
         guards.push(locks.lock(key).ttl(secs(3)).acquire().await.expect("it is free"));
     }
     tokio::time::advance(Duration::from_millis(500)).await;

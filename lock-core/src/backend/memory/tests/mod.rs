@@ -1,5 +1,5 @@
-//! Tests of the memory store. They compare one key with a simple model, and test many waiters for one key, several
-//! keys, and waiting.
+//! Tests the memory store: one key against a simple model, many waiters for one key, claims of several keys, and the
+//! waits.
 
 mod crowd;
 mod model;

@@ -1,4 +1,4 @@
-//! Claims of several keys, and the notification of the holder.
+//! Tests claims of several keys, and the notification of the holder.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

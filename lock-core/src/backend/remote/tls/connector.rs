@@ -27,8 +27,8 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the files once. If a certificate is replaced, the application must create a new backend. Also checks the
-    /// names of the `hosts` that are already known.
+    /// Makes the configuration from the files, which are read only once: if a certificate is replaced, the application
+    /// must create a new backend. Also checks the names of the `hosts` that are already known.
     pub(crate) fn new<'a>(
         form: &UrlForm,
         files: &TlsFiles,

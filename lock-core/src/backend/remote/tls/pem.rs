@@ -41,8 +41,8 @@ impl Pem {
 
 /// Makes ring the crypto provider of the process, if the process has none yet.
 ///
-/// A client library that sets no provider uses the provider of the process. It panics if two providers are linked and
-/// none is set. A provider that the program has already set is kept.
+/// A client library that sets no provider uses the provider of the process. The library panics if two providers are
+/// linked and none is set. A provider that the program has already set is kept.
 pub(crate) fn ring_by_default() {
     let _ = ring::default_provider().install_default();
 }
