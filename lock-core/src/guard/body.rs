@@ -1,5 +1,5 @@
-//! Runs a body, which is code that needs the lock, under a guard. If the lock is lost, the body is dropped. The body is
-//! always dropped before the lock is released.
+//! Runs a body, which is code that needs the lock, under a guard. If the lock is lost, the body is dropped, except with
+//! [`OnLost::Finish`]. The body is always dropped before the lock is released.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -206,7 +206,7 @@ impl Frame {
         }
     }
 
-    /// Drops the rest of the body, within its span and scope.
+    /// Drops the future of the body, inside the span and the scope of its lock.
     fn end(&self, body: &mut dyn AnyBody) {
         match &self.stage {
             Stage::Inside(inside, _) => inside.end(body),
@@ -219,7 +219,7 @@ impl Frame {
 struct Inside {
     lease: Arc<Lease>,
     scope: LockScope,
-    /// Completes on a loss of the lock. It is created at the first pending poll of a body that a loss cancels.
+    /// Completes on a loss of the lock. This future is created at the first pending poll of a body that a loss cancels.
     lost: Option<Pin<Box<dyn Future<Output = LossReason> + Send>>>,
     cancels: bool,
 }
@@ -234,9 +234,11 @@ impl Inside {
         }
     }
 
-    /// Polls `body` if the lock is not lost. Before this returns `Ready`, it drops the body.
+    /// Polls `body`, or drops it if the lock is lost and a loss cancels the body. When this returns `Ready`, the body
+    /// has been dropped.
     fn poll(&mut self, body: &mut dyn AnyBody, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        // The loss is checked before every poll. After a long pause of the whole process, the body must not continue.
+        // Check the loss before every poll, because the process may have been stopped for longer than the lease since
+        // the last poll.
         if self.cancels
             && let Some(reason) = self.lease.loss()
         {
@@ -267,11 +269,11 @@ impl Inside {
         Err(self.lease.lost_error(reason))
     }
 
-    /// Drops the rest of the body, within its span and scope.
+    /// Drops the future of the body, inside the span and the scope of its lock.
     fn end(&self, body: &mut dyn AnyBody) {
         let _entered = self.lease.span.enter();
-        // The body is dropped as part of a future. On a thread that is ending, the task-locals may be gone. In that
-        // case `within` would panic, but dropping a future does not panic.
+        // Drop the body as part of a future, which does not panic. On a thread that is ending, the task-locals may be
+        // gone, and `within` would panic.
         drop(self.scope.clone().enter(Ending(body)));
     }
 

@@ -86,7 +86,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     // The new lease is watched before the old one ends, so the grant is renewed at all times.
     schedule.watch_handoff(&reader);
     if let Some(reason) = lease.engine.reported_lost(reader.claim().owner) {
-        // The loss was reported after the answer, when only the old lease was in the schedule.
+        // The loss was reported while only the old lease was in the schedule, so the report did not reach `reader`.
         reader.lose(reason);
     }
     hold.supersede();
@@ -117,8 +117,8 @@ async fn ask(lease: &Lease) -> Result<(Moment, Duration)> {
     }
 }
 
-/// The shared grant that the store may have made from the exclusive one. If the store does not answer, it may still
-/// have executed the request, so both forms are released.
+/// The shared grant that the store may have made from the exclusive one. Without an answer, it is unknown whether the
+/// store has executed the request, so both forms are released.
 struct Shared<'a> {
     lease: &'a Arc<Lease>,
     claim: Claim,
@@ -128,8 +128,8 @@ struct Shared<'a> {
 impl Drop for Shared<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            // The lease must end before the guard is dropped. Otherwise a nested call on another thread could still
-            // enter the lease, and would hold the grant that is released here.
+            // `seal` has removed the only guard from the count of the lease, so the drop of the guard does not release
+            // the lock. End the lease and release the grant here.
             self.lease.end();
             drop(Releasing::to_store(Arc::clone(self.lease)));
             let until = self.lease.store_until();
@@ -143,7 +143,8 @@ mod tests {
     use crate::error::LossReason;
     use crate::manager::LockManager;
 
-    /// The store reports the loss, and the list of leases is read before it contains the read lock.
+    /// The loss is recorded while the list of leases does not contain the read lock yet. So the downgrade must read the
+    /// record.
     #[tokio::test(start_paused = true)]
     async fn a_loss_that_was_reported_to_the_write_lock_alone_reaches_the_read_lock() {
         let locks = LockManager::in_memory();

@@ -17,18 +17,19 @@ use crate::lease::Lease;
 use crate::observe::ReleaseError;
 use crate::options::Release;
 
-/// Holds a lock until it is released, dropped or lost.
+/// Holds a lock until the guard is released or dropped, or the lock is lost.
 ///
 /// - **Renewal** runs in the background while the guard lives. Nevertheless a lock is *lost* if the store cannot be
 ///   reached until the lease ends, if the key is deleted, or if the process is stopped for longer than the lease.
 ///   [`is_held`](Self::is_held) reports a loss without I/O, and [`lost`](Self::lost) completes on a loss. The protected
 ///   resource should refuse an old [`fencing_token`](Self::fencing_token).
 /// - **Release**: [`release`](Self::release) waits for the store's answer and returns it.
-/// - **Drop** releases the lock in the background, as a best effort. It works outside of a runtime, during unwinding
-///   and at the end of a runtime, and retries until the lease is over. If the process exits right after the drop, the
-///   key may stay locked until its ttl is over; [`LockManager::shutdown`](crate::LockManager::shutdown) waits for the
-///   release. The next request of this process for the key waits for the answer to the release, for at most a second.
-///   So the pending release does not make that request fail, but it may make a request of another process fail.
+/// - **Drop** releases the lock in the background, as a best effort. A drop also works outside of a runtime, during
+///   unwinding and at the end of a runtime. The release is repeated until the lease is over. If the process exits right
+///   after the drop, the key may stay locked until its ttl is over;
+///   [`LockManager::shutdown`](crate::LockManager::shutdown) waits for the release. The next request of this process
+///   for the key waits for the answer to the release, for at most a second. So the pending release does not make that
+///   request fail, but it may make a request of another process fail.
 /// - **Another executor**: a lock must be acquired inside a tokio runtime. The other methods of a guard also work
 ///   outside of a runtime, because they use the runtime of the manager. A body that [`run`](Self::run) polls outside of
 ///   a runtime has no runtime either.
@@ -83,8 +84,8 @@ impl LockGuard {
         self.lease().is_held()
     }
 
-    /// Returns whether the last renewal failed. The lock is still held, and will be lost at its deadline if no renewal
-    /// succeeds before then.
+    /// Returns whether the last renewal failed. The lock is still held, and will be lost at the end of its lease if no
+    /// renewal succeeds before then.
     #[must_use]
     pub fn is_endangered(&self) -> bool {
         self.lease().is_endangered()
@@ -167,7 +168,7 @@ impl LockGuard {
     pub async fn release(self) -> Result<Released> {
         let Self { hold, hub: _hub } = self;
         let Some(lease) = hold.take() else { return Ok(Released::Released) };
-        // The loss is checked before `leave`, because an ended lease can no longer be lost.
+        // Check the loss before `leave`, which ends the lease. An expiry is no longer noticed in an ended lease.
         let lost = lease.loss();
         if !lease.leave() {
             return match lost {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::release::Releasing;
 use crate::lease::Lease;
 
-/// One guard's share of a lease. Dropping a hold leaves the lease. Dropping the last hold releases the lock in the
-/// background.
+/// One guard's share of a lease. Dropping a hold removes the guard from the count of the lease. Dropping the last hold
+/// releases the lock in the background.
 #[derive(Debug)]
 pub(crate) struct Hold {
     /// `None` after the release.
@@ -14,7 +14,7 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Makes a hold. The caller must have counted it in `lease` before.
+    /// Makes a hold. The caller must have counted its guard in `lease` before.
     pub(crate) fn new(lease: Arc<Lease>) -> Self {
         Self { lease: Some(lease) }
     }
@@ -23,7 +23,8 @@ impl Hold {
         self.lease.as_ref().expect("BUG: only what consumes the hold takes the lease")
     }
 
-    /// Takes the lease out of this hold. The caller must then leave the lease.
+    /// Moves the lease out of this hold. The caller must then remove the guard from the count of the lease, or end the
+    /// lease.
     pub(super) fn take(mut self) -> Option<Arc<Lease>> {
         self.lease.take()
     }
@@ -40,7 +41,7 @@ impl Hold {
     pub(crate) fn supersede(self) {
         if let Some(lease) = self.take() {
             lease.supersede();
-            // The count of leases goes down as after a release, because the other lease was counted too.
+            // Both leases were counted as held, so the count goes down as after a release.
             lease.engine.lease_ended();
         }
     }

@@ -14,30 +14,32 @@ use crate::local_queue::{HandedOff, QUESTION_TIMEOUT};
 use crate::observe::ReleaseError;
 use crate::pending::{Counted, ReleaseUnderWay};
 
-/// A lease without guards whose release the store has not answered yet.
+/// A lease that has no guards any more, and whose release the store has not answered yet.
 ///
 /// This value is made before the request is sent. If the future is dropped at an await point, the background continues
-/// the release. A release that was sent may free the key even if no answer arrives, so after sending it the grant is
-/// not handed off.
+/// the release. A release that was sent may free the key even if no answer arrives. So from then on the grant is not
+/// handed off.
 pub(super) struct Releasing {
     lease: Arc<Lease>,
     /// Whether the release was sent to the store.
     asked: bool,
     answered: bool,
-    /// Set when the release is sent. While it exists, the next acquisition of the keys waits for the answer.
+    /// Set when the release is sent. While this value exists, the next acquisition of the keys waits for the answer.
     under_way: Option<ReleaseUnderWay>,
-    /// Counts the release as pending. Set if the lease is no longer counted while the release is under way.
+    /// Counts the release as pending. Only `begin` sets this, because `begin` stops counting the lease as held before
+    /// the release is answered.
     counted: Option<Counted>,
 }
 
 impl Releasing {
-    /// Starts the release of a lease that its last guard has left, and records the end of the hold.
+    /// Returns the pending release of a lease that its last guard has left, and records the end of the hold. If this
+    /// value is dropped, the grant is handed off, or else released in the background.
     pub(super) fn new(lease: Arc<Lease>) -> Self {
         Self::reported(lease, false)
     }
 
-    /// Starts the release of a grant at the store, even if waiters exist in this process. Dropping this value releases
-    /// the grant in the background.
+    /// Returns the pending release of a grant that must not be handed off, even if waiters exist in this process. If
+    /// this value is dropped, the grant is released in the background.
     pub(super) fn to_store(lease: Arc<Lease>) -> Self {
         Self::reported(lease, true)
     }
@@ -49,7 +51,7 @@ impl Releasing {
         releasing
     }
 
-    /// Makes the error for a lock that was lost for `reason`.
+    /// Returns the error for a lock that was lost for `reason`.
     pub(super) fn lost_error(&self, reason: LossReason) -> LockError {
         self.lease.lost_error(reason)
     }
@@ -70,7 +72,7 @@ impl Releasing {
         }
         let stays = handed_off != HandedOff::No;
         // A shutdown may have begun in the meantime. It may have ended all lingering grants before this grant began to
-        // linger.
+        // linger, so end them again.
         if stays && linger.is_some() && engine.check_open().is_err() {
             engine.local_queue.end_all_lingering();
         }
@@ -83,7 +85,8 @@ impl Releasing {
         self.lease.engine.cleanup.runtime().is_some()
     }
 
-    /// Requests from the store, in the background, whether other processes wait for the grant that was just handed off.
+    /// Sends a request in the background, to find out whether other processes wait for the grant that was just handed
+    /// off. The local queue receives the answer.
     #[cold]
     fn ask_for_others(&self, now: Moment) {
         let engine = Arc::clone(&self.lease.engine);
@@ -121,14 +124,13 @@ impl Releasing {
         self.counted = Some(engine.cleanup.count());
         engine.lease_ended();
         let mut releasing = Box::pin(self.release());
-        // The future is polled once here, so that the request is under way when this method returns. If it is pending,
-        // a new task continues it.
+        // The future is polled once here, so that the request is under way when this method returns. If the future is
+        // pending, a new task continues it.
         if releasing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             drop(runtime.spawn(releasing));
         }
     }
 
-    /// Handles the answer of the store.
     fn settle(&mut self, answer: Result<Released>) -> Result<Released> {
         match answer {
             Ok(released) => {
@@ -155,8 +157,8 @@ impl Drop for Releasing {
         if !self.answered && (self.asked || !self.handed_off()) {
             lease.release_in_background(self.under_way.take());
         }
-        // The release counts as pending before the lease ends. A shutdown waits until no lock is held, and then until
-        // no release is pending. So there must be no moment at which neither is counted.
+        // The release counts as pending before the lease stops counting as held. A shutdown waits until no lock is
+        // held, and then until no release is pending. So there must be no moment at which neither is counted.
         if self.counted.is_none() {
             engine.lease_ended();
         }
@@ -173,7 +175,7 @@ mod tests {
     use crate::guard::LockGuard;
     use crate::manager::LockManager;
 
-    /// Leaves the lease of `guard`, its only guard, and returns the lease.
+    /// Returns the lease of `guard`, after its only guard has left it.
     fn left(guard: LockGuard) -> Arc<Lease> {
         let (_hub, hold) = guard.into_parts();
         let lease = hold.take().expect("it is held");
@@ -181,7 +183,6 @@ mod tests {
         lease
     }
 
-    /// A waker that panics.
     struct Panics;
 
     impl std::task::Wake for Panics {

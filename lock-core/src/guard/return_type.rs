@@ -1,7 +1,7 @@
 //! Defines how the return value of a locked function reports that the lock was not acquired.
 //!
-//! `#[distributed_lock]` does not change the return type. So the type must be able to represent an error, and with a
-//! skipping strategy also "skipped". Otherwise the compiler reports an error at the type.
+//! `#[distributed_lock]` does not change the return type. So the type must be able to represent an error or, with a
+//! skipping strategy, "skipped". Otherwise the compiler reports an error at the type.
 
 use crate::error::{LockError, Unnamed};
 

@@ -70,7 +70,6 @@ impl LockScope {
         CURRENT.scope(self, future)
     }
 
-    /// Calls `act` within this scope.
     pub(crate) fn within<R>(&self, act: impl FnOnce() -> R) -> R {
         CURRENT.sync_scope(self.clone(), act)
     }
@@ -85,7 +84,6 @@ impl LockScope {
         self
     }
 
-    /// Returns the manager of this scope.
     pub(crate) fn manager(&self) -> Option<&Arc<Hub>> {
         self.manager.as_ref()
     }

@@ -53,9 +53,8 @@ impl LockHandle {
     ///
     /// While nested calls or [other guards](Self::to_guard) share the lock, this does nothing and returns
     /// [`Released::StillHeld`], because they still need the lock. If the lock was released before, this returns
-    /// [`Released::Released`] at once, even if the store has not answered that release yet. It also returns
-    /// [`Released::Released`] on the handle of a write lock that became a read lock, although the read lock is still
-    /// held.
+    /// [`Released::Released`] at once, even if the store has not answered that release yet. On the handle of a write
+    /// lock that became a read lock, this also returns [`Released::Released`], although the read lock is still held.
     ///
     /// # Errors
     /// As [`LockGuard::release`].

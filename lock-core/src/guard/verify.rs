@@ -32,8 +32,8 @@ impl LockHandle {
     /// first statement instead. At those levels, the transaction fails if the lock was granted or renewed after the
     /// transaction's snapshot. In that case the lock is still held, so run the transaction again.
     ///
-    /// After this call, the lock is not handed off inside the process, and does not linger. It is released at the
-    /// store, because only the store knows whether the transaction is still open.
+    /// After this call, the lock is not handed off inside the process, and does not linger. A release is then sent to
+    /// the store, because only the store knows whether the transaction is still open.
     ///
     /// After an error the server rolls the transaction back, even if `commit` is called.
     ///
@@ -106,8 +106,8 @@ fn check_of(lease: &Lease) -> Result<LeaseCheck> {
 async fn verify_in(lease: &Lease, transaction: &mut tokio_postgres::Transaction<'_>) -> Result<()> {
     let check = check_of(lease)?;
     let local = lease.check();
-    // If the lease has ended by the local clock, it may still be alive at the server. The transaction must fail even
-    // then, and even if the application ignores this error.
+    // If the lease has ended by the local clock, it may still be alive at the server. The transaction must fail all the
+    // same, and also if the application ignores the error of this function.
     let verified = verify(transaction, &check, local.is_ok()).await;
     local?;
     verified.map_err(|error| {

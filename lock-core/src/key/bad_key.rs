@@ -1,10 +1,10 @@
-//! Stores the reason why a key was refused until the request runs.
+//! Keeps the reason why a key was refused, until the request runs and returns the error.
 
 use std::sync::Arc;
 
 use crate::error::{LockError, LockErrorKind};
 
-/// The reason why a key was refused. Unlike an error, it can be cloned, as a request must be.
+/// The reason why a key was refused. A request must be `Clone`, and this value can be cloned, unlike an error.
 #[derive(Clone, Debug)]
 pub(crate) struct BadKey {
     pub(crate) kind: LockErrorKind,

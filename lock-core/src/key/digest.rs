@@ -22,7 +22,6 @@ const SHORTEST_OUTPUT: usize = PREFIX_LEN - 3 + TAIL_LEN;
 /// A text of at least this length can be as long as a shortened text after a namespace and a `:` are added.
 const MISTAKABLE_LEN: usize = SHORTEST_OUTPUT - (MAX_NAMESPACE_LEN + 1);
 
-/// Returns whether `text` is too long for a key.
 pub(super) fn is_too_long(text: &str) -> bool {
     text.len() > MAX_LEN
 }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Returns whether an encoded value can contain `byte`. An encoded value contains only unreserved characters and `%`.
+/// Returns whether an encoded value can contain `byte`. An encoded value contains only `%` and the unreserved
+/// characters: letters, digits and marks.
 pub(super) fn can_be_in_value(byte: u8) -> bool {
     is_unreserved(byte) || byte == b'%'
 }
@@ -79,7 +80,8 @@ mod tests {
     use super::*;
     use crate::words::template::separates;
 
-    /// The rule of the templates and the rule of the keys are about single bytes, so it is enough to compare each.
+    /// The parser of templates and the encoder of keys both look for a single byte. So it is enough to compare them for
+    /// each byte.
     #[test]
     fn a_template_needs_a_separator_where_a_key_does() {
         for byte in (0..=255).map(char::from) {

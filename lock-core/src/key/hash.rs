@@ -4,11 +4,10 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use once_cell::sync::Lazy;
 
-/// The state of the hash function. It is random in each process, because keys often contain text from untrusted
-/// clients.
+/// The state of the hash function. It is random in each process, because keys often contain text of untrusted clients,
+/// who could otherwise choose keys that collide.
 static STATE: Lazy<RandomState> = Lazy::new(RandomState::new);
 
-/// Returns the hash of a key with this text.
 pub(super) fn hash_of(text: &str) -> u64 {
     STATE.hash_one(text)
 }

@@ -14,15 +14,15 @@
 //!   them has only letters, digits and some of the marks `-`, `.`, `_` and `~`, as in `<tenant>-<id>`, then the last
 //!   such mark is also encoded in the second value: the id `42` gives `acme-42`, and `4-2` gives `acme-4%2D2`. Without
 //!   such a mark, the template is refused.
-//! - An empty value adds no text. The key is still unambiguous, for the same reason. If the whole key is empty, the
-//!   result is [`InvalidKey`](crate::LockErrorKind::InvalidKey).
+//! - An empty value adds no text. The key is still unambiguous, because of the text between the values. If the whole
+//!   key is empty, the result is [`InvalidKey`](crate::LockErrorKind::InvalidKey).
 //! - A text longer than [`Key::MAX_LEN`] bytes is replaced by a readable prefix, `#` and 128 bits of its SHA-256 hash.
 //!   The result is the same in every version of this crate.
 //!
 //! # Different templates, different keys
 //!
-//! No value contains a character such as `:`, `/` or `#`. So if the fixed texts of two templates differ in such a
-//! character, their keys always differ: `order:<id>`, `order:<id>:items` and `stock/<id>`. If the fixed texts differ
+//! No encoded value contains a character such as `:`, `/` or `#`. So if the fixed texts of two templates differ in such
+//! a character, their keys always differ: `order:<id>`, `order:<id>:items` and `stock/<id>`. If the fixed texts differ
 //! only in letters, digits, `.`, `_`, `~` and `-`, a value may imitate the difference:
 //!
 //! | template, value | other template | key of both |

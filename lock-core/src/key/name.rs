@@ -98,7 +98,6 @@ impl Key {
         Self { text: text.into(), hash: hash::hash_of(text) }
     }
 
-    /// Returns the shared text.
     pub(super) fn text(&self) -> Arc<str> {
         Arc::clone(&self.text)
     }

@@ -58,7 +58,7 @@ impl KeyTemplate {
         })
     }
 
-    /// Renders a key. `lookup` returns the value of each placeholder, without encoding.
+    /// Renders a key. `lookup` returns the value of each placeholder, which this function then encodes.
     ///
     /// # Errors
     ///

@@ -44,7 +44,6 @@ impl Term {
     }
 }
 
-/// The terms of one candidate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Terms {
     /// The term that has not ended yet. Its lock may already be lost.
@@ -59,8 +58,8 @@ impl Terms {
         self.current.as_ref().filter(|term| term.is_held())
     }
 
-    /// Returns whether a record in the store comes from an old term of this candidate. The store may list a grant that
-    /// was lost, or not yet released, for up to `ttl`.
+    /// Returns whether a record in the store comes from a term of this candidate that has ended, or whose lock is lost.
+    /// The store may list a grant that was lost, or not yet released, for up to `ttl`.
     pub(super) fn is_left_over(&self, record: &OwnerRecord, ttl: Duration, now: Moment) -> bool {
         let lost = self.current.as_ref().is_some_and(|term| !term.is_held() && term.is_of(record));
         let left = |(term, ended): &(Term, Moment)| {
@@ -91,8 +90,8 @@ impl Candidate {
 
     /// Starts a term, which ends when the returned value is dropped.
     pub(super) fn begin_term(self: &Arc<Self>, term: Term) -> Seat {
-        // The replaced term is dropped outside the lock, because it may own the last reference to its lease, and thus
-        // to a span.
+        // The replaced term is dropped outside the lock, because it may own the last reference to its lease, whose drop
+        // ends a span and so runs the log subscriber.
         drop(change(&self.terms, |terms| terms.current.replace(term.clone())));
         Seat { candidate: Arc::clone(self), term }
     }
@@ -129,7 +128,7 @@ impl Drop for Seat {
         // The terms are dropped outside the lock, as in `begin_term`.
         drop(change(&self.candidate.terms, |terms| {
             // A caller may keep a guard after its lock was lost. So another clone of the election may already lead in a
-            // new term.
+            // new term, which must not end here.
             let is_current = terms.current.as_ref().is_some_and(|current| current.token == term.token);
             let ended = if is_current { terms.current.take() } else { None };
             (ended, terms.last.replace((term.clone(), now)))

@@ -1,4 +1,4 @@
-//! Defines the changes of the leader, and decides when each is reported.
+//! Defines the changes of the leader, and decides which states are reported as a change.
 
 use super::candidate::Term;
 use super::leader::Leader;
@@ -41,8 +41,8 @@ pub(super) enum Told {
 }
 
 impl Told {
-    /// Returns the change of this candidate's own leadership, if any. `held` is the term in which the candidate leads
-    /// now.
+    /// Returns the change of this candidate's own leadership that was not reported yet, if any. `held` is the term in
+    /// which the candidate leads now.
     pub(super) fn own_news(&mut self, held: Option<&Term>) -> Option<LeaderChange> {
         if let Self::Own(term) = self {
             if term.is_held() {
@@ -65,7 +65,7 @@ impl Told {
     pub(super) fn news_of(&mut self, leader: Option<Leader>) -> Option<LeaderChange> {
         match (&*self, leader) {
             (Self::Own(_) | Self::Vacant, None) => None,
-            // `own_news` reports the candidate's own election.
+            // `own_news` reports the candidate's own election, and the end of its leadership.
             (Self::Own(_), Some(_)) => None,
             (_, Some(leader)) if leader.is_self => None,
             (Self::Other(id), Some(leader)) if *id == leader.id => None,

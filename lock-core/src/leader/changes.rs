@@ -14,7 +14,7 @@ use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::Result;
 
-/// The shortest pause between two requests to the store that can be set.
+/// The shortest pause between two requests to the store that `every` can set.
 const SHORTEST: Duration = Duration::from_millis(10);
 /// The shortest pause that is derived from a ttl.
 const SHORTEST_BY_TTL: Duration = Duration::from_millis(200);
@@ -34,15 +34,16 @@ fn pause(ttl: Duration) -> Duration {
 /// is the latest known state.
 ///
 /// - [`Elected`](LeaderChange::Elected), [`Lost`](LeaderChange::Lost) and [`Resigned`](LeaderChange::Resigned) are
-///   about this candidate. They are reported at once, on every store.
+///   about this candidate. They are reported at once, on every store, except for the end of a leadership by an [early
+///   release](crate::LockHandle::release_early), which is reported up to one pause late.
 /// - [`Other`](LeaderChange::Other) and [`Vacant`](LeaderChange::Vacant) are read from the store. They are reported up
 ///   to one pause late. They are never reported if the store cannot list its holders; see
 ///   [`sees_others`](Self::sees_others). While the store cannot be reached, changes of other leaders are not reported,
 ///   and the log warns once.
 ///
 /// The stream sends one request per pause. It sends no requests while this candidate leads, or while
-/// [`next`](Self::next) is not called. The stream has to poll, because stores notify only waiters of a free key, and
-/// would count an observer as a candidate.
+/// [`next`](Self::next) is not called. The stream has to poll, because a store notifies only a waiter when the key is
+/// free, and an observer that waits would count as a candidate.
 pub struct LeaderChanges {
     election: LeaderElection,
     terms: watch::Receiver<Terms>,
@@ -55,7 +56,7 @@ pub struct LeaderChanges {
 }
 
 impl LeaderElection {
-    /// Follows the leader from now on. The first item is the current leader.
+    /// Returns a stream of the changes of the leader from now on. The first item is the current state.
     ///
     /// The candidate's own elections and losses are reported at once, without I/O. While this candidate does not lead,
     /// the stream reads the current leader from the store: three times per ttl, but at least every 2 s and at most
@@ -113,8 +114,8 @@ impl LeaderChanges {
     /// other leaders are never returned.
     pub async fn next(&mut self) -> Option<LeaderChange> {
         let engine = Arc::clone(self.election.engine());
-        // Outside of a tokio runtime, the call runs on the library's thread. If that thread cannot be started, the
-        // stream ends.
+        // Outside of a tokio runtime, the call uses the runtime of the library's thread. If that thread cannot be
+        // started, the stream ends.
         engine.cleanup.inside(self.next_change()).await.ok().flatten()
     }
 
@@ -132,8 +133,8 @@ impl LeaderChanges {
             let waited = match &self.told {
                 Told::Own(term) => {
                     let (handle, every) = (term.handle.clone(), self.every);
-                    // A resignation of the body is not a loss, and does not complete `lost`. So the local state is
-                    // checked again after each pause, without a request to the store.
+                    // If the body releases the lock early, this is not a loss, and `lost` does not complete. So the
+                    // local state is checked again after each pause, without a request to the store.
                     self.unless_changed(async move {
                         let _ = tokio::time::timeout(every, handle.lost()).await;
                     })
@@ -202,7 +203,7 @@ impl LeaderChanges {
 async fn closed(engine: &Engine) {
     loop {
         let mut changed = std::pin::pin!(engine.changed.notified());
-        // The waiter registers before the check. Otherwise it would miss a shutdown between the two steps.
+        // Register before the check. Otherwise a shutdown between the two steps would be missed.
         changed.as_mut().enable();
         if engine.check_open().is_err() {
             return;

@@ -24,7 +24,7 @@ use crate::strategy;
 /// The pauses between the campaigns of a candidate that repeatedly loses the leadership.
 pub(super) const AFTER_A_LOSS: Pauses = Pauses::new(Duration::from_millis(10), Duration::from_secs(1));
 
-/// A term of at least this length resets the pauses.
+/// After a term of at least this length, the pauses start with the shortest again.
 pub(super) const GOOD_TERM: Duration = Duration::from_secs(1);
 
 /// One candidate for the leadership of a key. [`LockManager::leader`](crate::LockManager::leader) creates a candidate.
@@ -161,8 +161,8 @@ impl LeaderElection {
         }
     }
 
-    /// Returns whether this candidate certainly leads now. The check needs no I/O. After the deadline of the lease, the
-    /// result is `false`, even if the network has failed.
+    /// Returns whether this candidate certainly leads now. The check needs no I/O. When the lease has ended, the result
+    /// is `false`, even if the network has failed.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.candidate.terms().held().is_some()

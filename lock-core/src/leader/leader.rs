@@ -23,7 +23,7 @@ pub struct Leader {
     pub remaining: Option<Duration>,
     /// The fencing token, if this candidate leads. No store shows the token of another leader.
     pub fencing_token: Option<FencingToken>,
-    /// Whether the leader is this candidate, which is the election whose method was called and all its clones.
+    /// Whether the leader is this candidate: the election whose method was called, or a clone of it.
     pub is_self: bool,
 }
 

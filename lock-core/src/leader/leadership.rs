@@ -19,7 +19,7 @@ use crate::guard::{LockGuard, LockHandle};
 #[must_use = "a leadership that is not kept resigns at once"]
 #[clippy::has_significant_drop]
 pub struct Leadership {
-    /// The guard is declared first, so that the lock is released before the seat reports the end of the term.
+    /// The guard is declared first, so that its drop releases the lock before the drop of `seat` ends the term.
     guard: LockGuard,
     seat: Seat,
 }
@@ -55,9 +55,9 @@ impl Leadership {
         self.guard.check()
     }
 
-    /// Completes when the leadership is lost, before another candidate can lead. After a
+    /// Completes when the leadership is lost, before another candidate can lead. There are exceptions: after a
     /// [`force_release`](crate::LockManager::force_release), a deletion in the store or a failover, another candidate
-    /// may lead earlier.
+    /// may lead before this completes.
     ///
     /// # Cancel safety
     /// Cancel safe.

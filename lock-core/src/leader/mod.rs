@@ -31,10 +31,10 @@
 //! [`force_release`](crate::LockManager::force_release) deposes it, and a [`lock`](crate::LockManager::lock) of the
 //! same key keeps candidates out. If the store keeps an order of arrival, candidates lead in that order.
 //!
-//! The lock is served in order of arrival. A lock without that order could be handed off inside the process, and the
-//! store would then show the record of the previous leader. An observer reads the current leader with `inspect`, once
-//! per pause. The observer does not use [`changed`](crate::backend::Backend::changed), because the store would count
-//! the observer as a waiter.
+//! On such a store the lock is [fair](crate::LockManager::fair). Another lock could be handed off inside the process,
+//! and the store would then show the record of the previous leader. An observer reads the current leader with
+//! `inspect`, after each [pause](LeaderChanges::every). The observer does not use
+//! [`changed`](crate::backend::Backend::changed), because the store would count the observer as a waiter.
 //!
 //! # What it can promise
 //! Leader election gives the same guarantees as a lock. If the process of a leader is stopped for longer than its ttl,
@@ -43,12 +43,13 @@
 //! The token is larger for every new leader. With this check, only one leader at a time can change the resource.
 //!
 //! When a leader dies, another candidate leads after at most the ttl, plus the time that the store needs to notify the
-//! candidate. On Redis, the notification takes less than a heartbeat of 2/3 s. If the next candidate in line has died
-//! as well, the change takes up to min(ttl, 2 s) longer. When a leader resigns, another candidate leads at once.
+//! candidate. On Redis, the notification takes less than 2/3 s, the interval between two heartbeats. If the next
+//! candidate in line has died as well, the change takes up to min(ttl, 2 s) longer. When a leader resigns, another
+//! candidate leads at once.
 
 // The state that the clones of an election share: its terms, and the requests to resign.
 mod candidate;
-// The changes of the leader, and the decision when each is reported.
+// The changes of the leader, and which states are reported as a change.
 mod change;
 // The stream of changes.
 mod changes;

@@ -82,7 +82,8 @@ impl LeaderElection {
                 won = self.campaign() => won?,
             };
             let began = self.engine().clock.now();
-            // The future is boxed, because an async function stores another copy of a future that it receives by value.
+            // The future is boxed, because an async function that receives a future by value reserves the space for it
+            // twice.
             let term = Box::pin(body(leadership.handle()));
             let ended = tokio::select! {
                 biased;

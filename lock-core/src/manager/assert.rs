@@ -7,15 +7,15 @@ use crate::manager::LockManager;
 
 /// Asserts in debug builds that the calling task holds a lock. Use it in functions that must be called under a lock.
 ///
-/// The key is a text with the arguments of `format!`, or any other value that is a key. The attribute and the HTTP
-/// layer encode the values that they put into a key, but `format!` does not. Encoding does not change a number. If a
-/// text may have characters other than `A-Z a-z 0-9 . _ ~ -`, make the key with [`KeyBuilder`](crate::key::KeyBuilder),
-/// as below.
+/// The key is a format string with arguments, as for `format!`, or any value that implements
+/// [`IntoKey`](crate::key::IntoKey). The attribute and the HTTP layer encode the values that they put into a key, but
+/// `format!` does not. Encoding does not change a number. If a text may have characters other than
+/// `A-Z a-z 0-9 . _ ~ -`, make the key with [`KeyBuilder`](crate::key::KeyBuilder), as below.
 ///
-/// The key is written without its namespace. Without a manager, the namespace of
-/// [`LockManager::current`](crate::LockManager::current) applies. If there is no current manager, the namespace of the
-/// manager that holds the lock applies. With a manager, as in `assert_locked!(manager, "order:{id}")`, only the locks
-/// of that manager count.
+/// Write the key without its namespace. Without a manager, the namespace of
+/// [`LockManager::current`](crate::LockManager::current) is added to the key. If there is no current manager, the
+/// namespace of each lock's own manager is added. With a manager, as in `assert_locked!(manager, "order:{id}")`, only
+/// the locks of that manager count.
 ///
 /// A task holds the locks that it entered by [`run`](crate::LockRequest::run), the attribute or the HTTP layer; see
 /// [`LockScope`]. A guard from [`acquire`](crate::LockRequest::acquire) belongs to no task, and a spawned task has none
@@ -23,8 +23,8 @@ use crate::manager::LockManager;
 /// returns the result instead of panicking.
 ///
 /// # Panics
-/// Panics with debug assertions, if the task does not hold the key. The text lists the keys that the task holds. If the
-/// task has lost the key, the text gives the reason.
+/// If debug assertions are on and the task does not hold the key. The text lists the keys that the task holds. If the
+/// task has lost the key, the text gives the reason instead.
 ///
 /// # Examples
 /// ```

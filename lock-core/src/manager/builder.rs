@@ -120,8 +120,8 @@ impl ManagerBuilder {
     }
 
     /// Sets how long this process keeps a released lock for its next request; see
-    /// [`LockRequest::linger`](crate::LockRequest::linger). This applies only to requests that can linger, and to at
-    /// most a third of their ttl. Default: zero.
+    /// [`LockRequest::linger`](crate::LockRequest::linger). Requests that cannot linger ignore this default. The others
+    /// linger for at most a third of their ttl. Default: zero.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.profiles.defaults.linger = Some(linger);
         self
@@ -174,9 +174,10 @@ impl ManagerBuilder {
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) in these cases: the namespace is too long or contains a
-    /// forbidden character; the store does not support a ttl of the defaults or of a profile; `max_keys` is out of its
-    /// bounds; a wait limit is set for a strategy that has none; the store's [`Capability`](crate::backend::Capability)
-    /// contradicts itself. [`Unavailable`](LockErrorKind::Unavailable) if the operating system returns no random bytes.
+    /// forbidden character; `max_keys` is out of its bounds; the store cannot serve an option of the defaults or of a
+    /// profile, such as the ttl; two of these options contradict each other, such as a wait limit and a strategy that
+    /// accepts none; the store's [`Capability`](crate::backend::Capability) contradicts itself.
+    /// [`Unavailable`](LockErrorKind::Unavailable) if the operating system returns no random bytes.
     pub fn build(self) -> Result<LockManager> {
         key::validate_namespace(&self.namespace)?;
         let (profiles, store) = (self.profiles, self.backend.capability_dyn());
@@ -188,8 +189,8 @@ impl ManagerBuilder {
 }
 
 impl LockManager {
-    /// Makes a manager over a new store in the memory of this process. It needs no server. Its locks do not exclude
-    /// other processes.
+    /// Returns a manager with a new store in the memory of this process, without a server. The locks of this manager do
+    /// not exclude other processes.
     ///
     /// # Panics
     /// If the operating system provides no random bytes.
@@ -213,7 +214,7 @@ impl LockManager {
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the URL cannot be parsed or has an unknown scheme,
     /// [`Unsupported`](LockErrorKind::Unsupported) if this build does not have the store,
     /// [`Unavailable`](LockErrorKind::Unavailable) if the store cannot be reached or refuses the connection, and
-    /// [`NoQuorum`](LockErrorKind::NoQuorum) if too few servers of `redlock://` answer. The text says what to do.
+    /// [`NoQuorum`](LockErrorKind::NoQuorum) if too few servers of `redlock://` answer. The error text says what to do.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -225,8 +226,8 @@ impl LockManager {
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the variable is not set or empty. For example, a deployment
-    /// template without its value leaves the variable empty. There is no fallback to `memory://`, because locks that
-    /// exclude no other process must not go unnoticed. Otherwise as [`connect`](Self::connect).
+    /// template without its value leaves the variable empty. There is no fallback to `memory://`: no one would notice
+    /// that its locks exclude no other process. Otherwise as [`connect`](Self::connect).
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -248,7 +249,7 @@ impl LockManager {
         ManagerBuilder::from_env_or(default).await?.build()
     }
 
-    /// Starts building a manager over `backend`.
+    /// Returns a builder for a manager with `backend` as its store.
     pub fn builder(backend: impl Backend) -> ManagerBuilder {
         ManagerBuilder::new(Arc::new(backend))
     }

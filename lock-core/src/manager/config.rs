@@ -1,7 +1,7 @@
 //! Reads profiles from a file and the environment, and checks the profiles that attributes name.
 //!
-//! A reload replaces a single pointer. A request clones this pointer once, so the request sees one consistent state.
-//! The HTTP layer reads its profile anew for each request.
+//! One pointer refers to all profiles, and a reload replaces it. A lock request clones the pointer once, so it sees one
+//! consistent state. The HTTP layer makes a lock request for each HTTP request, and so uses the latest profiles.
 
 use std::path::PathBuf;
 
@@ -37,11 +37,12 @@ impl ManagerBuilder {
     /// The name of a variable contains the profile and the option in upper case: `LOCK_PROFILE_CHECKOUT_TTL=1s`,
     /// `LOCK_PROFILE_CHECKOUT_BACKOFF_MAX=1s`. In the variable, every character of the profile's name other than a
     /// letter or a digit becomes an underscore. An empty variable counts as not set. Variables can also define a
-    /// profile that the file does not have; the name of that profile is in lower case.
+    /// profile that neither the file nor the program has; the name of that profile is in lower case.
     ///
-    /// For each option, the first of these sources counts: the request, the variable, the file, the profile of that
-    /// name in the program ([`profile`](Self::profile)), and the manager. If one option refines another, both must come
-    /// from the same source. For example, if a variable sets `strategy`, the `wait` of the file does not count.
+    /// For each option, the first of these sources that sets it counts: the request, the variable, the file, the
+    /// profile of that name in the program ([`profile`](Self::profile)), and the manager. If one option refines
+    /// another, both must come from the same source. For example, if a variable sets `strategy`, the `wait` of the file
+    /// does not count.
     ///
     /// # Errors
     /// `build` returns [`InvalidRequest`](LockErrorKind::InvalidRequest) if the configuration has a mistake. The error
@@ -99,9 +100,8 @@ impl LockManager {
     /// only those changes of variables that the process itself has made.
     ///
     /// # Errors
-    /// As for [`ManagerBuilder::config`]. [`InvalidRequest`](LockErrorKind::InvalidRequest) if an attribute names a
-    /// profile that is valid now, and that [`validate_attributes`](Self::validate_attributes) would refuse after the
-    /// reload.
+    /// As for [`ManagerBuilder::config`]. [`InvalidRequest`](LockErrorKind::InvalidRequest) if an attribute that is
+    /// valid now would be refused by [`validate_attributes`](Self::validate_attributes) after the reload.
     ///
     /// # Examples
     /// ```
@@ -132,7 +132,8 @@ impl LockManager {
     /// check includes the attributes of every crate, even if their functions are never called. Call this at start-up.
     ///
     /// An attribute with `keys` and no `kind` needs a profile of kind `reentrant` or `write`, or a profile without a
-    /// kind. An attribute with `take` and no `kind` needs a profile of a semaphore with at least `take` permits.
+    /// kind. An attribute with a `take` above 1 and no `kind` needs a profile of a semaphore with at least `take`
+    /// permits.
     ///
     /// The check includes attributes with `manager = ..`. If a program has several managers with different profiles,
     /// check each manager with [`validate`](Self::validate) instead.

@@ -13,7 +13,7 @@ const VARIABLE: &str = "LOCK_URL";
 /// A function that connects to the store that a URL names.
 type Connect = for<'a> fn(&'a str) -> BoxFuture<'a, Result<Arc<dyn DynBackend>>>;
 
-/// All stores. Each entry has the schemes of the store's URLs, the feature that it needs, and the function that
+/// All stores. Each entry has the schemes of the store's URLs, the feature that the store needs, and the function that
 /// connects.
 const STORES: &[Store] = &[
     Store { connect: Some(|url| open(memory(url))), ..Store::new(&["memory"], "") },
@@ -46,7 +46,7 @@ const STORES: &[Store] = &[
 
 /// A store that a URL can name.
 struct Store {
-    /// The part of a URL before `://`. The part in brackets is optional.
+    /// The allowed texts before the `://` of a URL. The part in brackets is optional.
     schemes: &'static [&'static str],
     /// The feature of the crate that this store needs. The text is empty if the store needs none.
     feature: &'static str,
@@ -83,8 +83,8 @@ fn known() -> String {
 }
 
 /// Connects to the store that the environment names. If the variable is not set, connects to `default`; without a
-/// default, returns an error. A variable that is set but empty is always an error. Usually a deployment template lacks
-/// its value, and locks in `memory://` would exclude no other process.
+/// default, returns an error. A variable that is set but empty is an error, even with a default: usually a deployment
+/// template lacks its value, and locks in a default such as `memory://` would exclude no other process.
 pub(super) async fn from_env(default: Option<&str>) -> Result<Arc<dyn DynBackend>> {
     let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
     match (std::env::var(VARIABLE), default) {
@@ -107,7 +107,7 @@ pub(super) async fn from_env(default: Option<&str>) -> Result<Arc<dyn DynBackend
 }
 
 pub(super) async fn connect(url: &str) -> Result<Arc<dyn DynBackend>> {
-    // An error never contains the URL, which may have a password.
+    // An error text never contains the whole URL, because a URL may contain a password.
     let Some((name, rest)) = url.split_once("://") else {
         let detail =
             "a store is named by a URL such as `redis://127.0.0.1:6379/` or `memory://`: there is no `://`";
@@ -128,7 +128,7 @@ pub(super) async fn connect(url: &str) -> Result<Arc<dyn DynBackend>> {
     Err(LockError::new(LockErrorKind::Unsupported, detail))
 }
 
-/// Connects to a store, and boxes it, because each store has its own type.
+/// Connects to a store, and returns it as a trait object, because each store has its own type.
 fn open<'a, B: Backend>(
     connecting: impl Future<Output = Result<B>> + Send + 'a,
 ) -> BoxFuture<'a, Result<Arc<dyn DynBackend>>> {
@@ -138,7 +138,7 @@ fn open<'a, B: Backend>(
     })
 }
 
-/// Makes a memory store. Its URL must end after `://`, because the store connects to no server.
+/// Returns a new memory store. Nothing may follow `://` in its URL, because the store connects to no server.
 fn memory(url: &str) -> impl Future<Output = Result<Memory>> + use<> {
     let named = url.split_once("://").is_some_and(|(_, rest)| !rest.is_empty());
     let detail = "`memory://` takes nothing behind it: every such manager has a store of its own";
@@ -183,7 +183,8 @@ mod tests {
         );
     }
 
-    /// The error for a scheme names the missing feature. In a build with all features, no feature is missing.
+    /// If this build lacks the store, the error names the missing feature. Otherwise the URL is refused for another
+    /// reason.
     #[tokio::test]
     async fn a_store_that_the_build_lacks_is_told_with_its_feature() {
         for (url, feature, on) in [

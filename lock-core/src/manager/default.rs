@@ -1,4 +1,4 @@
-//! Keeps the default manager of the process. It can be set only once.
+//! Keeps the default manager of the process. The default can be set only once.
 
 use std::sync::Arc;
 
@@ -38,8 +38,8 @@ impl LockManager {
     /// [installed](Self::install) manager.
     ///
     /// # Errors
-    /// [`NotInstalled`](LockErrorKind::NotInstalled) if the task has no scope and no manager is installed. The text
-    /// contains the line of code to add.
+    /// [`NotInstalled`](LockErrorKind::NotInstalled) if the task has no scope and no manager is installed. The error
+    /// text contains the line of code to add.
     pub fn current() -> Result<Self> {
         LockScope::current().manager().cloned().map_or_else(installed, Ok).map(Self::from_hub)
     }

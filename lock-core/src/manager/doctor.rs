@@ -163,7 +163,7 @@ mod tests {
             ("redlock.node", "b:1, a:6379", true),
             ("redis.node", "a:637", false),
             ("redis.node", "b:6379", false),
-            // This node is in quarantine because of evictions.
+            // This finding reports evictions, and not that the node does not answer.
             ("redis.eviction", "a:6379", false),
         ] {
             assert_eq!(is_told("redis at a:6379: no answer", &away(rule, about)), told, "{rule} {about}");

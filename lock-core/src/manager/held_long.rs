@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use crate::backend::{Finding, HolderInfo, LockInfo, Severity};
 
-/// How many locks of a kind must be held, so that their median shows the usual duration.
+/// The minimum number of held locks of a kind. The median of fewer locks does not show the usual duration of a hold.
 const HELD: usize = 20;
-/// A lock is held for long if its age is more than [`SHORT`], and more than this many times the median age of its kind.
+/// A lock is reported if its age is more than [`SHORT`], and more than `TIMES` times the median age of its kind.
 const TIMES: u32 = 10;
 const SHORT: Duration = Duration::from_secs(10);
-/// The largest number of findings. The oldest locks are reported.
+/// The maximum number of findings. If there are more, the locks that are held longest are reported.
 const NAMED: usize = 10;
 
 /// Returns a finding for each key that is held for much longer than the others of its kind, while others wait for it.
-/// Keys without waiters are not reported, because the tasks of one process may hand a key off to each other without a
-/// time limit. `now` is the time since the Unix epoch.
+/// Keys without waiters in the store are not reported, because the tasks of one process may then hand a key off to each
+/// other without a time limit. `now` is the time since the Unix epoch.
 pub(super) fn find(locks: &[LockInfo], now: Duration) -> Vec<Finding> {
     let mut kinds: HashMap<&str, Vec<Held<'_>>> = HashMap::new();
     for lock in locks {
@@ -47,13 +47,13 @@ struct Held<'a> {
     lock: &'a LockInfo,
     /// The time since the grant, if the store shows when it granted the lock.
     age: Option<Duration>,
-    /// The longest time for which the key may be held. If the store does not show the time of the grant, this is the
-    /// time since the holder's request.
+    /// An upper bound of the age. If the store does not show the time of the grant, this is the time since the holder's
+    /// request.
     at_most: Duration,
 }
 
 impl<'a> Held<'a> {
-    /// Describes a key. Returns `None` if the key has no holder of this library, or is only
+    /// Returns how long a key is held. Returns `None` if the key has no holder of this library, or is only
     /// [kept](crate::LockRequest::min_hold) after its release.
     fn new(lock: &'a LockInfo, now: Duration) -> Option<Self> {
         let holders = || lock.holders.iter().filter(|holder| !holder.kept);
@@ -137,7 +137,8 @@ mod tests {
         );
     }
 
-    /// A short lock ends before the store shows the time of its grant. Such a lock still counts for the usual duration.
+    /// Some stores show the time of a grant only after its first renewal, and a short lock is never renewed. Such a
+    /// lock still counts for the usual duration.
     #[test]
     fn a_lock_without_the_time_of_its_grant_counts_by_its_request() {
         let record = || Some(OwnerRecord::new(Identity::of_this_process("").into(), None));
@@ -153,7 +154,8 @@ mod tests {
         locks.push(LockInfo::new("order:hangs", Mode::Exclusive, vec![hangs]).with_waiters(1, Vec::new()));
         let about = |now| find(&locks, now).into_iter().map(|finding| finding.about).collect::<Vec<_>>();
         assert_eq!(about(now), ["order:hangs"]);
-        // Each of the other locks may have waited for most of the time since its request.
+        // The requests of the other locks are now ten minutes old, and so these locks may be as old. Nothing stands
+        // out.
         assert_eq!(about(now + Duration::from_secs(600)), [""; 0]);
     }
 }

@@ -104,8 +104,9 @@ impl LockManager {
     }
 
     /// Returns whether `key` is held. Readers, holders of a permit and clients of other libraries count as holders. A
-    /// key that is [kept](crate::LockRequest::min_hold) counts as held. As with [`inspect`](Self::inspect), the answer
-    /// may be out of date when it arrives, so it does not replace a request for the lock.
+    /// key that is [kept](crate::LockRequest::min_hold) after its release counts as held. As with
+    /// [`inspect`](Self::inspect), the answer may be out of date when it arrives, so it does not replace a request for
+    /// the lock.
     ///
     /// # Errors
     /// As [`inspect`](Self::inspect).
@@ -138,9 +139,9 @@ impl LockManager {
     ///
     /// The store notifies every process that holds locks, so the holder's lock is [lost](LossReason::Forced) at once.
     /// If the holder's connection is broken or only a few milliseconds old, the notification may not arrive. In that
-    /// case the lock is lost at its next renewal, as [`Taken`](LossReason::Taken), up to a third of its ttl later.
-    /// Until then two holders may work at the same time, so the protected resource should compare [fencing
-    /// tokens](crate::LockGuard::fencing_token).
+    /// case the holder notices the loss at its next renewal, up to a third of its ttl later, with the reason
+    /// [`Taken`](LossReason::Taken). Until then two holders may work at the same time, so the protected resource should
+    /// compare [fencing tokens](crate::LockGuard::fencing_token).
     ///
     /// # Errors
     /// As [`locks`](Self::locks), and [`InvalidKey`](LockErrorKind::InvalidKey).

@@ -73,18 +73,18 @@ impl LockManager {
         self.request(key, Kind::Reentrant)
     }
 
-    /// Requests an exclusive lock of all `keys` at once. The request gets all of the keys or none. The lock also
-    /// excludes [readers](Self::read) of each key. The keys are sorted and deduplicated, so two requests with the same
-    /// keys in different orders never deadlock. A lock that loses one key loses all of them. Fails with
-    /// [`Unsupported`](LockErrorKind::Unsupported) if the store cannot lock several keys.
+    /// Returns a request for an exclusive lock of all `keys` at once. The request gets all of the keys or none. The
+    /// lock also excludes [readers](Self::read) of each key. The keys are sorted and deduplicated, so two requests with
+    /// the same keys in different orders never deadlock. A lock that loses one key loses all of them. The request fails
+    /// with [`Unsupported`](LockErrorKind::Unsupported) if the store cannot lock several keys.
     ///
-    /// If one of the keys is held, the request acquires the keys one after another. While its future is polled, it
-    /// keeps the keys that it already has. If the future is not polled for the ttl, it loses these keys, and starts
-    /// again at the next poll. All keys share one time limit, and an error names the key that was held. The lock has
-    /// one [fencing token](crate::LockGuard::fencing_token), which is larger than every earlier token of each key.
-    /// `max_waiters` applies to each key separately. If the task already holds some of the keys but not all, the
-    /// request fails with [`Reentered`](LockErrorKind::Reentered), because it would wait for itself. A request may have
-    /// at most [`max_keys`](crate::ManagerBuilder::max_keys) keys, by default 100.
+    /// If one of the keys is held, the request acquires the keys one after another. While its future is polled, the
+    /// request keeps the keys that it already has. If the future is not polled for the ttl, the request loses these
+    /// keys, and starts again at the next poll. One wait limit applies to all keys together, and an error names the key
+    /// that was held. The lock has one [fencing token](crate::LockGuard::fencing_token), which is larger than every
+    /// earlier token of each key. `max_waiters` applies to each key separately. If the task already holds some of the
+    /// keys but not all, the request fails with [`Reentered`](LockErrorKind::Reentered), because it would wait for
+    /// itself. A request may have at most [`max_keys`](crate::ManagerBuilder::max_keys) keys, by default 100.
     ///
     /// # Examples
     /// ```
@@ -102,7 +102,8 @@ impl LockManager {
         LockRequest::for_all(Arc::clone(&self.hub), keys)
     }
 
-    /// Requests an exclusive lock of `key`. The store grants it in strict order of arrival across all processes.
+    /// Returns a request for an exclusive lock of `key`. The store grants such requests in strict order of arrival
+    /// across all processes.
     ///
     /// Every waiter has its own place in the store's queue. Each release goes to the store, which grants the lock to
     /// the next waiter in any process. So each change of the holder costs a round trip to the store, even inside one
@@ -110,33 +111,34 @@ impl LockManager {
     ///
     /// A waiter that dies delays the waiters after it by its ttl, or by the [waiter
     /// lease](crate::backend::Waiting::Watch) of the store if that is shorter. The waiter lease is 2 s on Redis and
-    /// Postgres, 4 s on etcd, and the session timeout on ZooKeeper. Fails with
+    /// Postgres, 4 s on etcd, and the session timeout on ZooKeeper. The request fails with
     /// [`Unsupported`](LockErrorKind::Unsupported) if the store has no queue.
     pub fn fair(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Fair)
     }
 
-    /// Requests a read lock of `key`. A key has any number of readers, or one writer. A new reader waits for the
-    /// writers that arrived before it. Each reader has its own lease, so the lease of a crashed reader expires even if
-    /// other readers renew theirs. A task that holds the read lock cannot get the write lock: its request fails at once
-    /// with [`Upgrade`](LockErrorKind::Upgrade). Fails with [`Unsupported`](LockErrorKind::Unsupported) if the store
-    /// has no shared locks.
+    /// Returns a request for a read lock of `key`. A key can have any number of readers, or one writer. A new reader
+    /// waits for the writers that arrived before it. Each reader has its own lease, so the lease of a crashed reader
+    /// expires even if other readers renew theirs. A task that holds the read lock cannot get the write lock: its
+    /// request fails at once with [`Upgrade`](LockErrorKind::Upgrade). If the store has no shared locks, the request
+    /// fails with [`Unsupported`](LockErrorKind::Unsupported).
     pub fn read(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Read)
     }
 
-    /// Requests the write lock of `key`, for one writer and no readers. A writer gets the lock before readers that
-    /// arrive later, and can become a reader with [`downgrade`](crate::LockGuard::downgrade). A read lock cannot become
-    /// a write lock: if you may have to write, request `write`, and downgrade later. See also [`read`](Self::read).
+    /// Returns a request for the write lock of `key`, for one writer and no readers. A writer gets the lock before
+    /// readers that arrive later, and can become a reader with [`downgrade`](crate::LockGuard::downgrade). A read lock
+    /// cannot become a write lock: if you may have to write, request `write`, and downgrade later. See also
+    /// [`read`](Self::read).
     pub fn write(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Write)
     }
 
-    /// Requests one of `permits` permits of `key`, in order of arrival. Each permit has its own lease, which is renewed
-    /// like a lock. Every request for the key must name the same number of permits. While permits are held, a request
-    /// with another number or of another kind fails with [`InvalidRequest`](LockErrorKind::InvalidRequest). The text
-    /// names both numbers or kinds, and says what to do. Fails with [`Unsupported`](LockErrorKind::Unsupported) if the
-    /// store has no semaphores.
+    /// Returns a request for one of `permits` permits of `key`. Permits are granted in order of arrival. Each permit
+    /// has its own lease, which is renewed like the lease of a lock. Every request for the key must name the same
+    /// number of permits. While permits are held, a request with another number or of another kind fails with
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest). The error text names both numbers or kinds, and says what to
+    /// do. If the store has no semaphores, the request fails with [`Unsupported`](LockErrorKind::Unsupported).
     ///
     /// A deployment that changes the number must let the old permits expire first, or use a new key. While instances
     /// with the old number hold permits, instances with the new number are refused. If the number is part of the key,
@@ -146,8 +148,9 @@ impl LockManager {
         self.request(key, Kind::Semaphore { permits })
     }
 
-    /// Requests `key` with the lock type `kind`. Use this if the kind is a value of your program. `None` stands for the
-    /// kind of the request's [profile](LockRequest::profile), or for [`Kind::Reentrant`] if the profile has no kind.
+    /// Returns a request for a lock of `key` and of the given `kind`. Use this if your program chooses the kind at run
+    /// time. `None` stands for the kind of the request's [profile](LockRequest::profile), or for [`Kind::Reentrant`] if
+    /// the profile has no kind.
     ///
     /// # Examples
     /// ```
@@ -168,15 +171,16 @@ impl LockManager {
         LockRequest::new(Arc::clone(&self.hub), key, kind.into())
     }
 
-    /// Returns the count-down latch `key`. With a latch, a task waits until a number of other tasks are done. The key
-    /// is used as in [`lock`](Self::lock). Fails with [`Unsupported`](LockErrorKind::Unsupported) if the store has no
-    /// latches.
+    /// Returns the count-down latch `key`. With a latch, a task waits until a number of other tasks are done. The text
+    /// of the key is used unchanged, as in [`lock`](Self::lock). If the store has no latches, the calls of the latch
+    /// fail with [`Unsupported`](LockErrorKind::Unsupported).
     pub fn latch(&self, key: impl IntoKey) -> CountDownLatch {
         CountDownLatch::new(Arc::clone(&self.hub), key)
     }
 
-    /// Returns a candidate for the leadership of `key`. The store must have fencing tokens. The key is used as in
-    /// [`lock`](Self::lock), and the leader holds an exclusive lock of the key. See [`leader`](crate::leader).
+    /// Returns a candidate for the leadership of `key`. The store must have fencing tokens. The text of the key is used
+    /// unchanged, as in [`lock`](Self::lock). The leader holds an exclusive lock of the key. See
+    /// [`leader`](crate::leader).
     pub fn leader(&self, key: impl IntoKey) -> LeaderElection {
         LeaderElection::new(Arc::clone(&self.hub), key)
     }
@@ -278,23 +282,23 @@ impl LockManager {
         self.hub.engine.observer.meters.register(template);
     }
 
-    /// Counts work that ran without its lock because the store failed. The HTTP layer calls this if it is configured to
-    /// continue without a lock. Call it if your program does the same. `template` is the template of the key, never the
-    /// key itself.
+    /// Counts work that ran without its lock because the store failed. The HTTP layer calls this if it continues
+    /// without a lock, which is an option of the layer. Call this if your program continues without a lock, too.
+    /// `template` is the template of the key, never the key itself.
     pub fn record_bypass(&self, template: &str) {
         self.hub.engine.observer.record_bypass(template);
     }
 
     /// Returns `error` in the form that the log may show. If [keys are redacted](crate::ManagerBuilder::redact_keys),
-    /// this is only the error's kind. Integrations such as the HTTP layer use it.
+    /// this is only the error's kind. Integrations such as the HTTP layer use this method.
     #[must_use]
     pub fn redacted<'a>(&self, error: &'a LockError) -> impl fmt::Display + use<'a> {
         self.hub.engine.observer.redact_error(error)
     }
 
-    /// Decides whether the log should now report a refused request of `template`, and returns `None` if it should not.
-    /// One such report is allowed in ten seconds. The inner value is the number of refusals that were not reported
-    /// since the last report. Integrations such as the HTTP layer use this.
+    /// Returns `None` if the log should not report a refused request of `template` now. The log should have at most one
+    /// such report for each template in ten seconds. The inner value is the number of refusals that were not reported
+    /// since the last report, or `None` if there are none. Integrations such as the HTTP layer use this.
     #[must_use]
     pub fn admit_refusal(&self, template: &str) -> Option<Option<u64>> {
         self.hub.engine.observer.admit(template, Warning::Refused)

@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::manager::LockManager;
 
 impl LockManager {
-    /// Checks whether the store serves locks now. The check locks nothing. The store's timeout for a single call limits
-    /// its duration.
+    /// Checks whether the store serves locks now. The check locks nothing, and lasts at most as long as the store's
+    /// timeout for a single call.
     ///
     /// | store | what is checked |
     /// | --- | --- |
@@ -26,8 +26,8 @@ impl LockManager {
     /// handling.
     ///
     /// # Errors
-    /// [`Unavailable`](LockErrorKind::Unavailable) if the store does not answer or refuses; the text names the server.
-    /// [`NoQuorum`](LockErrorKind::NoQuorum) if too few voters of `redlock://` serve.
+    /// [`Unavailable`](LockErrorKind::Unavailable) if the store does not answer or refuses the request; the text names
+    /// the server. [`NoQuorum`](LockErrorKind::NoQuorum) if too few voters of `redlock://` serve.
     /// [`ShuttingDown`](LockErrorKind::ShuttingDown) after [`shutdown`](Self::shutdown).
     /// [`Unsupported`](LockErrorKind::Unsupported) if a store of your own has no
     /// [`ping`](crate::backend::Backend::ping).

@@ -19,8 +19,8 @@ impl LockManager {
     /// As cancel safe as `future`.
     pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
         let manager = Arc::clone(self.hub());
-        // The scope is read in the task that polls the future. If the future was spawned as a new task, that task has
-        // none of its parent's locks.
+        // Read the scope inside the future, because another task may poll the future. A spawned task has none of the
+        // locks of its parent.
         async move { LockScope::current().with_manager(manager).enter(future).await }
     }
 }
@@ -64,8 +64,8 @@ impl LockScope {
     }
 
     /// Returns the leases of `key` that were entered in this scope, whether or not they are still held. With a
-    /// `manager`, only its leases are returned, and its namespace is added to `key`. Without a `manager`, the leases of
-    /// all managers are returned, and the namespace of the scope's manager is added to `key`.
+    /// `manager`, these are only its leases, and its namespace is added to `key`. Without a `manager`, these are the
+    /// leases of every manager; the namespace of the scope's manager, or else of the installed one, is added to `key`.
     fn grants_of(&self, manager: Option<&LockManager>, key: &Key) -> impl Iterator<Item = Arc<Lease>> {
         let current = || self.manager().cloned().or_else(|| installed().ok());
         let current = manager.map_or_else(current, |manager| Some(Arc::clone(manager.hub())));

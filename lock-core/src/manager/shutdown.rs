@@ -1,4 +1,4 @@
-//! Shuts a manager down in good order.
+//! Shuts down a manager: waits for its requests, guards and releases, and then revokes the remaining locks.
 //!
 //! A shutdown waits for pending requests as well as guards, and refuses a grant that arrives after the shutdown began.
 //! Otherwise a body could start after the shutdown has reported that all locks are released, or a key could stay locked
@@ -13,14 +13,14 @@ use crate::error::LossReason;
 use crate::sync::survives;
 
 impl LockManager {
-    /// Shuts the manager down in good order. From now on, new and waiting requests fail with
+    /// Shuts down the manager. From now on, new and waiting requests fail with
     /// [`ShuttingDown`](LockErrorKind::ShuttingDown). The shutdown waits up to `grace` until guards are dropped and
     /// releases are answered. Then it marks the remaining locks as lost, releases them, and closes the connections.
     ///
     /// After `grace`, the shutdown waits for the answers to the last releases. If locks were still held at the end of
-    /// `grace`, this takes up to a second. Otherwise it takes up to a tenth of a second, or until a second has passed
-    /// since the start of the shutdown, whichever is later. If the store does not answer, closing the connections takes
-    /// up to a second more.
+    /// `grace`, this takes up to a second. Otherwise this wait ends a second after the start of the shutdown, or a
+    /// tenth of a second after `grace` if that is later, and earlier if all answers arrive. If the store does not
+    /// answer, closing the connections takes up to a second more.
     ///
     /// Call this after the server has stopped accepting work.
     ///
@@ -31,8 +31,8 @@ impl LockManager {
         engine.close();
         match engine.cleanup.inside(self.wind_down(grace)).await {
             Ok(report) => report,
-            // The call comes from outside of tokio, and the process cannot start a thread. Without a runtime, nothing
-            // can wait.
+            // The caller is outside of tokio, and the process cannot start a thread. Without a runtime, the shutdown
+            // cannot wait.
             Err(_) => {
                 let mut report = ShutdownReport::default();
                 self.revoke_held(&mut report);
@@ -42,12 +42,14 @@ impl LockManager {
         }
     }
 
-    /// Ends requests, locks and releases, within a runtime.
+    /// Waits until requests, locks and releases have ended, and revokes the rest. Call this in a runtime.
     async fn wind_down(&self, grace: Duration) -> ShutdownReport {
         let engine = self.engine();
-        // Releases need a runtime, and the runtimes that acquired the locks may have ended.
+        // An embedded store runs background releases on the runtimes that acquired locks. These may have ended, so the
+        // runtime of this call joins them.
         let _ = self.hub().renewers.here();
-        // A hand-off has no lease until its waiter is polled, so the wait below would not include the hand-off.
+        // Take back the hand-offs whose waiter was not polled since. They have no lease, so `idle` would not wait for
+        // them.
         engine.local_queue.reclaim(Duration::ZERO);
         engine.local_queue.end_all_lingering();
         let _ = tokio::time::timeout(grace, engine.idle()).await;
@@ -57,8 +59,8 @@ impl LockManager {
         if engine.is_busy() {
             let _ = tokio::time::timeout(last(grace, &report), engine.settled()).await;
         }
-        // This revokes again, because there may be more leases now: a grant may have arrived, or the renewer was
-        // checking a lease during the first call.
+        // This revokes again, because there may be more leases now: a grant may have arrived, or the renewer had taken
+        // a lease out of its schedule for a check during the first call.
         if self.revoke_held(&mut report) {
             let _ = tokio::time::timeout(LAST_ANSWERS, engine.settled()).await;
         }
@@ -70,11 +72,12 @@ impl LockManager {
 }
 
 impl LockManager {
-    /// Revokes and releases the locks that are still held, and adds them to the report. Returns whether there were any.
+    /// Revokes and releases the locks that are still held, and adds those to the report whose lease has not expired.
+    /// Returns whether any lock was held.
     fn revoke_held(&self, report: &mut ShutdownReport) -> bool {
         let mut any = false;
         for lease in self.hub().leases() {
-            // The lease may have expired unnoticed, because the runtime of its renewer has ended.
+            // The lease may have expired unnoticed, if the runtime of its renewer has ended.
             let ran_out = lease.deadline().is_past(lease.now());
             let reason = if ran_out { LossReason::Expired } else { LossReason::ShutDown };
             // If the log subscriber panics at one lock, that lock and the others must still be released.
@@ -97,8 +100,8 @@ const LAST_RELEASES: Duration = Duration::from_secs(1);
 /// time.
 const LAST_ANSWERS: Duration = Duration::from_millis(100);
 
-/// Returns how long a shutdown waits after its `grace`. If no lock was revoked, the `grace` counts towards
-/// [`LAST_RELEASES`].
+/// Returns how long a shutdown waits for releases after its `grace`. If no lock was revoked, `grace` is subtracted from
+/// [`LAST_RELEASES`], but at least [`LAST_ANSWERS`] remains.
 fn last(grace: Duration, report: &ShutdownReport) -> Duration {
     if report.revoked.is_empty() {
         LAST_RELEASES.saturating_sub(grace).max(LAST_ANSWERS)
@@ -108,7 +111,7 @@ fn last(grace: Duration, report: &ShutdownReport) -> Duration {
 }
 
 /// The locks and requests that a [`shutdown`](LockManager::shutdown) could not end in good order. The report is empty
-/// if all of them ended in good order.
+/// if there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownReport {

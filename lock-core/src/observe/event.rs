@@ -16,8 +16,8 @@ use crate::owner::OwnerRecord;
 #[non_exhaustive]
 pub struct LockName {
     /// The key, with its namespace, or the first key of a lock of several keys.
-    /// [`redact_keys`](crate::ManagerBuilder::redact_keys) does not hide it, because that option applies only to spans
-    /// and the log.
+    /// [`redact_keys`](crate::ManagerBuilder::redact_keys) does not hide the key, because that option applies only to
+    /// spans and the log.
     pub key: Key,
     /// The other keys, if the request was for several.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serialize::keys"))]
@@ -91,7 +91,7 @@ pub enum LockEvent {
         )]
         waited: Duration,
     },
-    /// The last guard was released or dropped. The request to the store may still be pending.
+    /// The last guard was released or dropped. The release at the store may still be pending.
     #[non_exhaustive]
     Released {
         /// The lock that was released.
@@ -153,7 +153,7 @@ pub enum LockEvent {
         /// The lock whose release failed.
         lock: LockName,
     },
-    /// The store failed a request for the lock. The request keeps waiting.
+    /// A command to the store for a lock request failed. The lock request keeps waiting.
     #[non_exhaustive]
     StoreFailed {
         /// The lock that is requested.

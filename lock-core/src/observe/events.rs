@@ -80,7 +80,7 @@ impl Events {
             _ => return,
         };
         // The event is sent outside the lock. A waker that runs here may drop a guard, and its release emits another
-        // event.
+        // event, which needs the lock.
         let _ = sender.send(event);
     }
 

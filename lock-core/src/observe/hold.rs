@@ -10,9 +10,10 @@ use super::metrics::Meter;
 
 /// The record of one hold.
 ///
-/// A hold is reported only after its guard has reached the caller. So the single keys of a multi-key lock, and grants
-/// whose fencing token is missing, are never reported. An open record counts as a held lock until it is closed. Only
-/// the first call that closes the record returns its subject.
+/// A hold is reported only after its guard has reached the caller. So two sorts of grants are never reported: a grant
+/// of one key that becomes a part of a lock of several keys, and a grant whose required fencing token is missing. An
+/// open record counts as a held lock until it is closed. Only the first call that closes the record returns its
+/// subject.
 #[derive(Debug, Default)]
 pub(crate) struct HoldRecorder {
     phase: AtomicU8,
@@ -25,8 +26,8 @@ const IDLE: u8 = 0;
 const OPEN: u8 = 1;
 const CLOSED: u8 = 2;
 
-/// The subject of a record that has neither a template nor a recorder, which is the usual case. It is a static, because
-/// writing a value that other threads may read costs as much as reading a clock.
+/// The subject of a record that has neither a template nor a recorder, which is the usual case. This static saves a
+/// write to `subject`, which would cost as much as reading a clock, because other threads may read the value.
 static NOBODY: Subject = Subject { template: None, meter: Meter::NONE };
 
 /// The template and the meter that the reports of a hold use.
@@ -45,7 +46,7 @@ pub(crate) struct HoldStart {
 }
 
 impl HoldRecorder {
-    /// Sets the subject, and returns it.
+    /// Sets the subject of the reports, and returns it.
     pub(crate) fn describe(&self, template: Option<Cow<'static, str>>, meter: Meter) -> &Subject {
         if template.is_none() && !meter.is_on() {
             return &NOBODY;
@@ -53,14 +54,14 @@ impl HoldRecorder {
         self.subject.get_or_init(|| Subject { template, meter })
     }
 
-    /// Returns the subject, or `None` if none was set and the record is not open.
+    /// Returns the subject if one was set or the record is open, and otherwise `None`.
     pub(crate) fn subject(&self) -> Option<&Subject> {
         let is_open = || self.phase.load(Ordering::Acquire) == OPEN;
         self.subject.get().or_else(|| is_open().then_some(&NOBODY))
     }
 
-    /// Opens the record. Returns `false` if the lock was lost before the guard reached the caller, which has closed the
-    /// record.
+    /// Opens the record. Returns `false` if the record is closed already, because the lock was lost before the guard
+    /// reached the caller.
     pub(crate) fn open(&self) -> bool {
         self.phase.compare_exchange(IDLE, OPEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }

@@ -66,8 +66,8 @@ impl Outcome {
         }
     }
 
-    /// Returns whether an operator should see the outcome as a failure. A held lock and a skipped call are not
-    /// failures, because locks exist for these cases.
+    /// Returns whether an operator should see the outcome as a failure. `Contended` and `Skipped` are not failures,
+    /// because it is the purpose of a lock to refuse a second caller.
     pub(crate) fn is_failure(self) -> bool {
         matches!(self, Self::Timeout | Self::Overloaded | Self::StoreError | Self::Refused)
     }
@@ -110,7 +110,7 @@ impl End {
     }
 }
 
-/// All reasons of a loss, in the order of their indexes.
+/// All reasons of a loss. Each reason is at the index `reason as usize`.
 pub(crate) const LOSSES: [LossReason; 6] = [
     LossReason::Expired,
     LossReason::Taken,

@@ -38,7 +38,6 @@ impl Default for Settings {
 /// The minimum length of a stall that the log reports.
 const STALL_WARNED: Duration = Duration::from_millis(500);
 
-/// Reports what happens to the locks of one manager.
 #[derive(Debug)]
 pub(crate) struct Observer {
     pub(crate) settings: Settings,

@@ -12,7 +12,6 @@ const EVERY: Duration = Duration::from_secs(10);
 /// The maximum number of templates that are limited separately.
 const MAX_TEMPLATES: usize = 256;
 
-/// The kinds of warnings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Warning {
     /// The request gave up before the lock was free.

@@ -2,8 +2,8 @@
 //!
 //! The profiles are checked at start-up, when the functions with the attributes have not been called yet. So each
 //! attribute that names a profile registers a constant with the library `inventory`, whose constructors run before
-//! `main`. Without a build step, this is the only way to find uncalled functions in all crates. It needs no unsafe code
-//! here. The feature `config` enables it.
+//! `main`. Without a build step, this is the only way to find uncalled functions in all crates. The registration needs
+//! no unsafe code here, and exists only with the feature `config`.
 
 use super::check::check_several;
 use super::named::{Named, find};
@@ -45,7 +45,8 @@ impl NamedProfile {
         Self { profile, function, file, line, several, has_kind, take }
     }
 
-    /// Refuses a profile that does not fit the attribute. The error contains the reason and the place.
+    /// Returns an error if the profile is missing or does not fit the attribute. The error contains the reason, and the
+    /// place of the attribute.
     pub(crate) fn check(&self, defaults: &Options, named: &Named, store: &Capability) -> Result<()> {
         let outcome = find(named, self.profile).and_then(|profile| {
             let options = profile.options.clone().or(defaults);
@@ -64,14 +65,13 @@ impl NamedProfile {
         }
     }
 
-    /// Returns the place of the attribute, for an error text.
     fn place(&self) -> String {
         let Self { function, file, line, .. } = self;
         format!(" (named by `{function}`, {file}:{line})")
     }
 }
 
-/// Returns the profile uses of all attributes of the program, sorted by file and line.
+/// Returns an entry for each attribute of the program that names a profile, sorted by file and line.
 pub(crate) fn named_by_attributes() -> Vec<&'static NamedProfile> {
     let mut all: Vec<_> = inventory::iter::<NamedProfile>.into_iter().collect();
     all.sort_by_key(|named| (named.file, named.line, named.function));

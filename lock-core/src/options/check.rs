@@ -12,7 +12,7 @@ use crate::error::{LockError, LockErrorKind};
 use crate::kind::Kind;
 use crate::strategy::{Contention, Decision, Strategy};
 
-/// The shortest time between two renewals.
+/// The shortest interval that `renew_every` may set.
 const SHORTEST_CYCLE: Duration = Duration::from_millis(10);
 
 /// The shortest `max_hold`. With a shorter time, the lock would end before its body begins.
@@ -22,7 +22,7 @@ type Checked<T = ()> = Result<T, Flaw>;
 
 impl Options {
     /// Checks options after the defaults were filled in, and refuses options with which no request could be granted.
-    /// Moves the strategy out of the options, and returns it with its pauses.
+    /// Moves the strategy out of the options, and returns it with the `backoff` of the options.
     pub(crate) fn resolve(&mut self, store: &Capability) -> Checked<Arc<dyn Strategy>> {
         let kind = self.kind();
         kind.check(store).map_err(|error| Flaw { option: "kind", error })?;
@@ -38,7 +38,7 @@ impl Options {
         Ok(strategy)
     }
 
-    /// Moves the strategy out of the options, and returns it with its pauses.
+    /// Moves the strategy out of the options, and returns it with the `backoff` of the options, if one is set.
     fn strategy(&mut self) -> Checked<Arc<dyn Strategy>> {
         let strategy = self.take_strategy();
         let name = || strategy.name();
@@ -102,7 +102,8 @@ impl Options {
         Ok(())
     }
 
-    /// Refuses a set of defaults that no request could use. Unset options are filled in from `defaults`.
+    /// Refuses options of a profile or a manager that no request could use. Unset options are filled in from
+    /// `defaults`.
     pub(crate) fn check(&self, defaults: &Self, store: &Capability) -> Checked {
         if let Some(Err(error)) = self.ttl.map(|ttl| store.check_ttl(ttl)) {
             let detail = format!("{}; set another with `.ttl(..)`", error.detail());
@@ -118,7 +119,7 @@ impl Options {
         self.check_own_max_waiters(&*strategy)
     }
 
-    /// Refuses a linger if the kind is set to one that cannot linger.
+    /// Refuses a linger if these options also set a kind that cannot linger.
     fn check_own_linger(&self, linger: Duration) -> Checked {
         let kind = self.kind.filter(|_| !linger.is_zero());
         match kind.and_then(|kind| Some((kind, linger::cannot_linger(kind, false)?))) {
@@ -127,7 +128,7 @@ impl Options {
         }
     }
 
-    /// Refuses a limit on waiters that has no effect: a limit of 0, or one with a strategy that does not wait.
+    /// Refuses a limit on waiters that makes no sense: 0, or any limit beside a strategy that does not wait.
     fn check_own_max_waiters(&self, strategy: &dyn Strategy) -> Checked {
         let Some(max) = self.max_waiters else { return Ok(()) };
         if max == 0 {

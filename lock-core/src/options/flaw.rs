@@ -2,7 +2,6 @@
 
 use crate::error::{LockError, LockErrorKind};
 
-/// The reason why options cannot be used.
 #[derive(Debug)]
 pub(crate) struct Flaw {
     /// The word of the option that causes the error. A configuration uses the word to find the place of the mistake.

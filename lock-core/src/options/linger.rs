@@ -1,4 +1,5 @@
-//! Decides which requests may linger, and for how long.
+//! Decides which grants may linger, and for how long. A grant lingers if the process keeps it after the release, for
+//! its next request.
 
 use std::time::Duration;
 
@@ -6,7 +7,8 @@ use crate::backend::Capability;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::kind::Kind;
 
-/// The longest linger. It limits how long a waiter waits if the notification of the holder is lost.
+/// The longest linger for any ttl. If the notification to the holder is lost, this limits how long a waiter in another
+/// process waits.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// Returns the longest linger for a lease of `ttl`. A lease is renewed after a third of its length, so at least about
@@ -16,7 +18,7 @@ fn longest(ttl: Duration) -> Duration {
     LONGEST.min(ttl / 3)
 }
 
-/// Returns the reason if a grant of this kind, or of several keys, cannot linger.
+/// Returns why a grant of this kind, or of several keys, cannot linger. Returns `None` if the grant can linger.
 pub(super) fn cannot_linger(kind: Kind, several: bool) -> Option<&'static str> {
     match kind {
         _ if several => {
@@ -60,7 +62,7 @@ pub(super) fn check(linger: Duration, ttl: Duration, store: &Capability) -> Resu
     Ok(())
 }
 
-/// The facts about a request that decide its linger.
+/// The facts about a request that decide how long its grant may linger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lingers {
     pub(crate) kind: Kind,
@@ -70,9 +72,9 @@ pub(crate) struct Lingers {
 }
 
 impl Lingers {
-    /// Returns how long the grant lingers. `own` is the option of the request. If the grant cannot linger for that
-    /// long, the request is refused. `default` is shared by many requests. So requests that cannot linger ignore it,
-    /// and the lease of the others limits it.
+    /// Returns how long the grant lingers. `own` is the option of the request itself. If the grant cannot linger for
+    /// that long, returns an error. `default` comes from a profile or the manager, and is shared by many requests. So a
+    /// request that cannot linger ignores it, and the others linger for at most [`longest`].
     pub(crate) fn decide(
         self,
         own: Option<Duration>,

@@ -1,6 +1,6 @@
 //! Replaces `attributes` in a build without the feature `config`.
 
-/// Expands an attribute with a profile to nothing.
+/// Expands to nothing. Without the feature `config`, the profiles that attributes name are not collected.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __named_profile {

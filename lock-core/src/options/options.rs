@@ -9,8 +9,8 @@ use super::release::Release;
 use crate::kind::Kind;
 use crate::strategy::{self, Backoff, Strategy};
 
-/// Passes all options to the macro `with`. A configuration reads the options in `by_type` generically, and each option
-/// in `by_code` with its own function.
+/// Passes all options to the macro `with`. A configuration reads an option in `by_type` with the parser of its type,
+/// and each option in `by_code` with its own function.
 macro_rules! all_options {
     ($with:ident) => {
         $with! {
@@ -82,17 +82,17 @@ impl Options {
     /// The default ttl of a lease. After its holder crashes, the key stays locked for at most this long.
     const TTL: Duration = Duration::from_secs(10);
 
-    /// Returns the defaults of this crate. Most options stay unset, because getters such as `renew` return the default
-    /// of an unset option.
+    /// Returns the defaults of this crate. Only the ttl and the strategy are set. If another option is unset, its
+    /// getter, such as `renew`, returns the default.
     pub(crate) fn of_this_crate() -> Self {
         Self { ttl: Some(Self::TTL), strategy: Some(Arc::new(strategy::retry())), ..Self::default() }
     }
 
     /// Fills in unset options from `defaults`.
     ///
-    /// If an option refines another option, both must come from the same source. If `self` sets a strategy, the limit
-    /// and the pauses of `defaults` do not apply. If `self` disables renewal, the `renew_every` of `defaults` does not
-    /// apply. If `self` sets a kind, the `take` of `defaults` does not apply.
+    /// If an option refines another option, both must come from the same source. If `self` sets a strategy, the `wait`
+    /// and the `backoff` of `defaults` do not apply. If `self` disables renewal, the `renew_every` of `defaults` does
+    /// not apply. If `self` sets a kind, the `take` of `defaults` does not apply.
     ///
     /// The options are changed in place. Every request calls this function, and moving the options would double its
     /// cost.
@@ -112,7 +112,7 @@ impl Options {
         }
     }
 
-    /// Returns whether a strategy, a limit of the wait, or the pauses between attempts are set.
+    /// Returns whether a strategy, its wait limit or its backoff is set.
     pub(crate) fn has_strategy(&self) -> bool {
         self.strategy.is_some() || self.wait.is_some() || self.backoff.is_some()
     }
@@ -169,7 +169,7 @@ impl Options {
         self.release.unwrap_or_default()
     }
 
-    /// Returns whether the fencing token comes with the grant.
+    /// Returns whether the fencing token must come with the grant.
     pub(crate) fn fencing(&self) -> bool {
         self.fencing.unwrap_or_default()
     }
@@ -178,7 +178,6 @@ impl Options {
         self.on_lost.unwrap_or_default()
     }
 
-    /// Moves the strategy out of the options, and returns it.
     pub(crate) fn take_strategy(&mut self) -> Arc<dyn Strategy> {
         self.strategy.take().unwrap_or_else(|| Arc::new(strategy::retry()))
     }
@@ -228,7 +227,7 @@ mod tests {
         assert_eq!(all.wait, None, "the limit of the manager belongs to the strategy of the manager");
     }
 
-    /// Returns a set in which every option is set. `first` selects one of two values for each option.
+    /// Returns a set in which every option is set. `first` selects one of two values for each option except `renew`.
     fn full(first: bool) -> Options {
         let time = Duration::from_secs(if first { 1 } else { 2 });
         Options {

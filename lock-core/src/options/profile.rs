@@ -1,4 +1,4 @@
-//! Defines [`Profile`], which carries the options of a request, a layer or a named profile.
+//! Defines [`Profile`], a set of options for requests, and the setters that layers share with it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ macro_rules! option_setters {
         $crate::option_setters! { @ $this $profile;
             /// Sets what to do when the key is held: see [`Profile::strategy`](lock_core::Profile::strategy).
             strategy(strategy: impl $crate::strategy::Strategy);
-            /// Sets how long a bounded strategy waits: see [`Profile::wait`](lock_core::Profile::wait).
+            /// Sets how long a request waits while the key is held: see [`Profile::wait`](lock_core::Profile::wait).
             wait(limit: ::core::time::Duration);
             /// Sets how many requests may wait for the key: see
             /// [`Profile::max_waiters`](lock_core::Profile::max_waiters).
@@ -92,10 +92,10 @@ macro_rules! option_setters {
             renew(renew: bool);
             /// Sets how often the lease is renewed: see [`Profile::renew_every`](lock_core::Profile::renew_every).
             renew_every(every: ::core::time::Duration);
-            /// Sets whether the fencing token comes with the grant: see
+            /// Sets whether the fencing token must come with the grant: see
             /// [`Profile::fencing`](lock_core::Profile::fencing).
             fencing(fencing: bool);
-            /// Sets whether a task that holds the key may enter it again: see
+            /// Sets whether a task that holds the key may enter the lock again: see
             /// [`Profile::reentrant`](lock_core::Profile::reentrant).
             reentrant(reentrant: bool);
             /// Sets the maximum time for which the lock is held: see
@@ -147,14 +147,14 @@ impl Profile {
         self
     }
 
-    /// Sets how long a bounded strategy waits for other holders. This limit replaces the strategy's own limit. A
-    /// strategy that does not wait, or that waits forever, refuses a limit.
+    /// Sets how long a request waits while the key is held. This limit replaces the strategy's own limit. A strategy
+    /// that does not wait, or that waits forever, refuses a limit.
     ///
     /// The limit does not interrupt a call to the store, because a slow call may still acquire the lock. If the store
     /// does not answer, [`Unavailable`](LockErrorKind::Unavailable) is returned when the current call ends, which may
     /// be after the limit. On Redis, a call lasts at most the `timeout` of the URL, 500 ms by default. To limit the
-    /// whole time, put `tokio::time::timeout` around [`acquire`](crate::LockRequest::acquire). If its future is
-    /// dropped, no lock stays acquired.
+    /// whole time, put `tokio::time::timeout` around [`acquire`](crate::LockRequest::acquire). If the future of
+    /// `acquire` is dropped, no lock stays acquired.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self
@@ -204,19 +204,19 @@ impl Profile {
     /// - A request that **waits** in another process is served at once, because the store notifies this process, which
     ///   then releases the key. If that notification is lost, the waiter waits until the linger ends, or for about a
     ///   second if this process keeps using the key.
-    /// - A task of the runtime that released the lock returns it to the store. If that runtime is not driven, the key
-    ///   stays locked until its lease is over.
+    /// - When the linger ends, a task of the runtime that released the lock returns the key to the store. If that
+    ///   runtime is not driven, the key stays locked until its lease is over.
     /// - For the store, and for [`inspect`](crate::LockManager::inspect), this process still holds the key. No guard
-    ///   holds the key, so the metrics do not count the key as held, and a shutdown does not wait for it. A shutdown
-    ///   returns the key to the store.
+    ///   holds the key, so the metrics do not count the key as held. A shutdown returns the key to the store without
+    ///   waiting for the end of the linger.
     /// - If the process dies during that time, the key becomes free when its lease ends, as with a lock that is held. A
     ///   lingering lock is not renewed.
     ///
-    /// If another task of this process already waits, it gets the lock at once. If the next request needs a fair lock,
-    /// several keys or a shorter ttl, the key is first returned to the store. A [`release`](LockGuard::release) of a
-    /// lock that lingers returns at once. `max_hold` and `min_hold` count from each acquisition. Until the end of its
-    /// `min_hold`, a released lock stays locked in the store and does not linger. Without [renewal](Self::renew), each
-    /// acquisition costs one renewal.
+    /// If another task of this process already waits at the release, that task gets the lock at once. If the next
+    /// request needs a fair lock, several keys or a shorter ttl, the key is first returned to the store. A
+    /// [`release`](LockGuard::release) of a lock that lingers returns at once. `max_hold` and `min_hold` count from
+    /// each acquisition. Until the end of its `min_hold`, a released lock stays locked in the store and does not
+    /// linger. Without [renewal](Self::renew), each acquisition of a lingering lock costs one renewal.
     ///
     /// A lock can linger only if it was requested by [`lock`](crate::LockManager::lock), on a store that notifies a
     /// holder of waiters ([`Waiting::tells_holder`](crate::backend::Waiting::tells_holder)). A `redlock://` store of
@@ -246,9 +246,10 @@ impl Profile {
 
     /// Sets the kind of lock for requests that do not name a kind:
     /// [`LockManager::request`](crate::LockManager::request) with `None`, the attribute without `kind`, and the HTTP
-    /// layer without `.kind(..)`. A request that names its kind keeps that kind, and so do
-    /// [`lock`](crate::LockManager::lock) and its siblings. For a request for several keys, the kind must be
-    /// [`Kind::Reentrant`] or [`Kind::Write`], because each of its keys has one holder. Default: [`Kind::Reentrant`].
+    /// layer without `.kind(..)`. A request that names its kind keeps that kind. So does a request of
+    /// [`lock`](crate::LockManager::lock) or its siblings, such as [`fair`](crate::LockManager::fair). For a request
+    /// for several keys, the kind must be [`Kind::Reentrant`] or [`Kind::Write`], because each of its keys has one
+    /// holder. Default: [`Kind::Reentrant`].
     pub fn kind(mut self, kind: Kind) -> Self {
         self.options.kind = Some(kind);
         self
@@ -291,17 +292,18 @@ impl Profile {
 
     /// Sets how many requests may wait for the key. A further request fails with
     /// [`Overloaded`](LockErrorKind::Overloaded). For [`lock`](crate::LockManager::lock), only the waiters of this
-    /// process count. For every other kind, the waiters of all processes in the store's queue count. A dead waiter
-    /// counts until its waiter lease of min(ttl, 2 s) has ended and a living waiter has sent its next heartbeat. That
-    /// takes at most a third of the waiter lease longer. Default: no limit.
+    /// process count. For every other kind, the waiters of all processes in the store's queue count. A waiter that died
+    /// counts until its [waiter lease](crate::backend::Waiting::Queue) has ended: min(ttl, 2 s) on most stores. On a
+    /// store with heartbeats, it counts until the next heartbeat of a living waiter after that, at most a third of the
+    /// waiter lease longer. Default: no limit.
     pub fn max_waiters(mut self, max: usize) -> Self {
         self.options.max_waiters = Some(max);
         self
     }
 
     /// Sets whether the fencing token must come with the grant. Default: no. In that case, the first call of
-    /// [`fencing_token`](LockGuard::fencing_token) sends one request to the store. If the store returns the token with
-    /// each grant, no request is needed.
+    /// [`fencing_token`](LockGuard::fencing_token) sends one request to the store, except if the store returns a token
+    /// with each grant anyway.
     pub fn fencing(mut self, fencing: bool) -> Self {
         self.options.fencing = Some(fencing);
         self
@@ -318,7 +320,7 @@ impl Profile {
     /// that the key was deleted, so the holder notices a deletion after at most this interval. The minimum is 10 ms.
     /// Default: a third of the ttl.
     ///
-    /// The holder notices every other loss of a lock at once, such as a
+    /// The holder usually notices every other loss of a lock at once, such as a
     /// [`force_release`](crate::LockManager::force_release) or the end of the lease. Renewals of many locks are sent
     /// together, so one renewal per second costs only a fraction of a command.
     ///
@@ -344,8 +346,8 @@ impl Profile {
     /// Sets the minimum time for which the key stays locked, counted from the grant. For example, a scheduled job that
     /// ends early then does not run again on another machine. The release does not wait for that time. If the holder
     /// dies, the key becomes free when the lease ends, as without this option. The maximum on Redis is 366 days. On
-    /// `redlock://` it is the `max_ttl`, because a server that has lost its data does not vote for that long. Default:
-    /// no minimum.
+    /// `redlock://` the maximum is the `max_ttl`: for that time, a server that has lost its data does not vote.
+    /// Default: no minimum.
     ///
     /// If a request is refused during that time, its error says that no client holds the key:
     /// [`LockError::is_kept`](crate::LockError::is_kept).
@@ -378,7 +380,7 @@ impl Profile {
         self.options.min_hold
     }
 
-    /// Returns whether the profile sets a strategy, a limit of the wait, or the pauses between attempts.
+    /// Returns whether the profile sets a strategy, its wait limit, or its pauses between attempts.
     #[must_use]
     pub fn has_strategy(&self) -> bool {
         self.options.has_strategy()

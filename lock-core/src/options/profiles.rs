@@ -31,7 +31,8 @@ pub(crate) struct Profiles {
     /// The profiles in use. A reload replaces all of them at once, so a request never sees a mixture of old and new
     /// profiles.
     in_force: RwLock<Arc<Named>>,
-    /// The number of reloads that have begun. It prevents an older reload from replacing the result of a newer one.
+    /// The number of reloads that have begun. Reloads are numbered, so that an older one does not replace the result of
+    /// a newer one.
     #[cfg(feature = "config")]
     reloads: AtomicU64,
     /// The number of the last reload that was applied.
@@ -50,13 +51,12 @@ impl fmt::Debug for Profiles {
 }
 
 impl Profiles {
-    /// The default maximum number of keys in a request. One script handles all keys, and the server serves no other
-    /// client while the script runs. A script for 100 keys runs for about a millisecond. `MOST_KEYS` is the highest
-    /// maximum that can be set.
+    /// The default maximum number of keys in a request. On Redis, one script handles all keys, and the server serves no
+    /// other client while the script runs. A script for 100 keys runs for about a millisecond. `MOST_KEYS` is the
+    /// highest maximum that can be set.
     pub(crate) const DEFAULT_KEYS: usize = 100;
     pub(crate) const MOST_KEYS: usize = 1_000;
 
-    /// Returns the profiles in use.
     pub(crate) fn in_force(&self) -> Arc<Named> {
         Arc::clone(&self.in_force.read())
     }
@@ -89,14 +89,14 @@ impl Profiles {
     }
 
     /// Applies `named`, and returns the previous profiles. Drop them outside of locks, because they may own the last
-    /// reference to a strategy of the application.
+    /// reference to a strategy, whose drop is code of the application.
     fn replaced_by(&self, named: Named) -> Arc<Named> {
         let named = Arc::new(named);
         self.in_force.with(|in_force| std::mem::replace(in_force, named))
     }
 
-    /// Does the same as [`load`](Self::load) while requests run. Also fails if a profile no longer fits an attribute
-    /// that names it.
+    /// Loads the profiles again like [`load`](Self::load), while requests run. Also fails if an attribute that was
+    /// valid no longer fits its profile.
     #[cfg(feature = "config")]
     pub(crate) fn reload(&self, store: &Capability) -> Result<()> {
         // No lock is held while the configuration is read, because reading may log warnings, which runs code of the
@@ -126,7 +126,7 @@ impl Profiles {
             let mut options = profile.options.clone();
             while let Err(flaw) = options.check(&self.defaults, store) {
                 // Unset the option with the flaw, so that the next check finds the next flaw. If the profile does not
-                // set that option, the flaw comes from the defaults.
+                // set that option, the flaw comes from the defaults, and every further check would find it again.
                 let more = options.unset(flaw.option);
                 flaws.push((name.clone(), flaw));
                 if !more {

@@ -1,4 +1,4 @@
-//! Defines [`Release`], an option that decides whether the end of a body waits for the release.
+//! Defines [`Release`], an option that decides whether the caller of a body waits for the release.
 
 /// Whether the caller of a body waits for the answer to the release after the body has ended.
 ///
@@ -6,8 +6,8 @@
 ///
 /// - **When the caller receives its result, the key may still be locked.** Until the release arrives at the store, an
 ///   attempt in another process may be refused.
-/// - **The next acquisition of the key by this process may wait.** It first waits for the answer to the release, for at
-///   most a second. So the pending release does not cause a refusal.
+/// - **The next acquisition of the key by this process may wait.** The acquisition first waits for the answer to the
+///   release, for at most a second. So the pending release does not make the acquisition fail.
 /// - **The caller does not learn of a failed release**, as with a dropped guard. The release is repeated in the
 ///   background until the lease is over. The log, the metric `lock.client.release_errors` and the event
 ///   [`ReleaseFailed`](crate::LockEvent::ReleaseFailed) report it. If the answer to the release shows that the lock was
@@ -18,8 +18,8 @@
 /// - **A process that exits** right afterwards may leave the key locked until its ttl is over.
 ///   [`LockManager::shutdown`](crate::LockManager::shutdown) waits for the releases that are under way.
 ///
-/// If another task of this process waits for the key, that task gets the grant without a release, with either value.
-/// [`LockGuard::release`] always waits for its answer.
+/// With both values, if another task of this process waits for the key, that task gets the grant without a release.
+/// [`LockGuard::release`] always waits for the answer.
 ///
 /// [`LockGuard::release`]: crate::LockGuard::release
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

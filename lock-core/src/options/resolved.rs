@@ -46,8 +46,9 @@ pub(crate) struct Resolved {
 }
 
 impl Resolved {
-    /// Checks options that were filled in, and moves them into a new value. `own_linger` is the linger that the request
-    /// itself sets. `several` is whether the request is for several keys.
+    /// Checks options after the defaults were filled in, and returns them as a `Resolved`. Moves the strategy and the
+    /// label out of `options`. `own_linger` is the linger that the request itself sets. `several` is whether the
+    /// request is for several keys.
     pub(crate) fn take_from(
         options: &mut Options,
         own_linger: Option<Duration>,
@@ -58,7 +59,7 @@ impl Resolved {
         let mut kind = options.kind();
         if several {
             check_several(kind)?;
-            // Each key of a lock of several keys has one holder, whatever kind the profile sets.
+            // A lock of several keys is exclusive, even if its kind is `Write`.
             kind = Kind::Reentrant;
         }
         let lingers = Lingers { kind, several, ttl: options.ttl() };

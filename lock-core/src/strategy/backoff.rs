@@ -43,8 +43,7 @@ impl Backoff {
     /// The default of `max`: 200 ms.
     pub const DEFAULT_MAX: Duration = defaults::MAX;
 
-    /// The interval at which the strategy of a notified waiter is called. A notified waiter causes no other work while
-    /// it waits.
+    /// The pause of a notified waiter. After the pause, the waiter calls its strategy, and sends no request.
     const TOLD: Duration = Duration::from_secs(1);
     const FLOOR: Duration = Duration::from_millis(1);
     /// The pause between the end of the holder's lease and the next attempt. Stores round times to milliseconds.

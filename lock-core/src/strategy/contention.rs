@@ -29,10 +29,10 @@ pub struct Contention {
     /// The number of requests of this process per second that have recently found the key held, including this request.
     /// The rate is known only if the strategy [uses](super::Strategy::uses_rate) it.
     pub rate: Option<f64>,
-    /// Whether the caller is notified when the key is granted or its turn comes, because it waits in the store's queue
-    /// or in the queue of its process. For such a caller, a pause delays no request. After the pause, only the strategy
-    /// is called again. Such a pause counts as one of the [`attempts`](Self::attempts), and most of these pauses are
-    /// limited to 1 s.
+    /// Whether the caller waits in a queue, and is notified when it gets the key or is the next. The queue is in the
+    /// store or in the caller's process. A pause of such a caller delays no request: after the pause, only the strategy
+    /// is called again. Such a pause counts as one of the [`attempts`](Self::attempts). In the queue of a process, such
+    /// a pause lasts at most 1 s.
     pub notified: bool,
     /// A uniformly random number in 0..1. The caller draws a new number for every decision.
     pub jitter: f64,

@@ -1,7 +1,8 @@
 //! Strategies decide what a request does when the key is held.
 //!
 //! A strategy is a pure function. It receives the known facts about the contention, and returns a decision. A strategy
-//! never waits, reads a clock or draws a random number, because the acquire loop does this for all strategies.
+//! never waits, reads a clock or draws a random number. The acquire loop does all this, and passes the results to the
+//! strategy.
 //!
 //! | strategy | when the key is held | for |
 //! | --- | --- | --- |
@@ -17,8 +18,8 @@
 //! strategy with a limit waits until its limit.
 //!
 //! If a request *skips*, the body does not run, and this is not a failure. A function with the attribute returns `None`
-//! or `()`, and [`LockError::is_skipped`](crate::LockError::is_skipped) is true. Without `min_hold`, the machines may
-//! still run a short job one after another.
+//! or `()`, and [`LockError::is_skipped`](crate::LockError::is_skipped) is true. If every machine starts a short job
+//! with `skip()`, but without `min_hold`, several machines may still run the job one after another.
 //!
 //! A [`NamedStrategy`] is parsed from a text such as `retry` or `shed_above(200)`, for example in a configuration file.
 //!

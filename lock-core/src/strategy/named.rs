@@ -47,7 +47,6 @@ impl NamedStrategy {
     /// The names of the strategies that take no number.
     pub const NAMES: [&str; 5] = StrategyWord::NAMES;
 
-    /// Returns the strategy that `word` names.
     pub(crate) fn from_word(word: StrategyWord) -> Self {
         Self(match word {
             StrategyWord::FailFast => BuiltIn::FailFast(fail_fast()),
@@ -137,7 +136,8 @@ fn unknown(name: &str) -> LockError {
 
 /// Returns the known name that is most similar to `name`. Returns `None` if more than a third of its letters differ.
 fn nearest(name: &str) -> Option<&'static str> {
-    // A text that is much longer than every name is similar to none of them, and the comparison takes quadratic time.
+    // Refuse a text that is much longer than every name: it is similar to none of them, and the comparison takes
+    // quadratic time.
     let name = Some(name).filter(|name| name.len() <= 32)?.to_lowercase();
     NamedStrategy::NAMES
         .into_iter()

@@ -24,8 +24,8 @@ pub trait Strategy: fmt::Debug + Send + Sync + 'static {
     /// Returns the name that spans and errors show, such as `retry`.
     fn name(&self) -> Cow<'static, str>;
 
-    /// Returns whether the strategy uses [`Contention::wait_limit`]. If not, a request that sets a limit is refused,
-    /// because the limit must not be silently ignored. Default: `false`.
+    /// Returns whether the strategy uses [`Contention::wait_limit`]. If it does not, a request that sets a limit is
+    /// refused, because the limit must not be silently ignored. Default: `false`.
     fn takes_wait_limit(&self) -> bool {
         false
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Backoff, Contention, Decision, Strategy};
 
-/// The limit and the backoff, which both strategies have.
+/// The limit and the backoff, which `Retry` and `RetryOrSkip` have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bounded {
     within: Duration,
@@ -18,7 +18,7 @@ impl Bounded {
         Self { within: Retry::DEFAULT_WAIT, backoff: Backoff::default() }
     }
 
-    /// Returns a decision to pause, or `up` if the wait is over.
+    /// Returns a decision to pause before the next attempt, or `up` if the wait is over.
     fn decide(&self, contention: &Contention, up: Decision) -> Decision {
         let limit = contention.wait_limit.unwrap_or(self.within);
         let left = limit.saturating_sub(contention.waited);
@@ -35,8 +35,8 @@ pub struct Retry(Bounded);
 
 /// Waits up to a limit, by default 5 s, then fails with [`TimedOut`](crate::LockErrorKind::TimedOut).
 ///
-/// This is the default. Use this for work whose result a caller waits for. The last attempt is made at the end of the
-/// wait.
+/// This is the default strategy. Use it for work whose result a caller waits for. The last attempt is made at the end
+/// of the wait.
 ///
 /// # Examples
 ///

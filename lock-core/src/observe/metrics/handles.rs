@@ -1,4 +1,4 @@
-//! Keeps the time series of one template.
+//! Registers the time series of metrics with the recorder, and keeps their handles.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -89,11 +89,10 @@ pub(crate) fn quarantined(node: &str, is: bool) {
 pub(crate) struct Meter(Option<Arc<Series>>);
 
 impl Meter {
-    /// A meter that records nothing.
     pub(crate) const NONE: Self = Self(None);
 }
 
-/// The handles of one template.
+/// The handles of the time series of one template.
 ///
 /// Counters are registered at once, so that a rate starts from zero. The histograms of refusals and losses are
 /// registered only when they are first needed. Most of them are never needed, and each one consists of many time
@@ -200,7 +199,7 @@ fn key(name: &'static str, labels: &[Label; 2], more: Option<Label>) -> Key {
 #[allow(clippy::needless_pass_by_value, reason = "a key is made for its handle")]
 fn counter(key: Key) -> Counter {
     let counter = metrics::with_recorder(|recorder| recorder.register_counter(&key, &METADATA));
-    // Some recorders show a series only after its first write.
+    // Write a zero, because some recorders show a series only after its first write.
     counter.increment(0);
     counter
 }
@@ -250,7 +249,6 @@ impl Meter {
         self.with(|series| series.held.decrement(1));
     }
 
-    /// Records how long a lock was held.
     pub(crate) fn hold_time(&self, end: End, held: Duration) {
         self.with(|series| series.used(end).record(held));
     }
@@ -260,12 +258,10 @@ impl Meter {
         self.with(|series| series.renewals[answer as usize].increment(1));
     }
 
-    /// Counts a lost lock.
     pub(crate) fn lost(&self, reason: LossReason) {
         self.with(|series| series.lost[reason as usize].increment(1));
     }
 
-    /// Counts a failed release.
     pub(crate) fn release_failed(&self, why: ReleaseError) {
         self.with(|series| series.release_errors[why as usize].increment(1));
     }
@@ -281,7 +277,6 @@ impl Meter {
     }
 }
 
-/// The time series of the store.
 #[derive(Debug, Default)]
 pub(super) struct StoreSeries {
     operations: [OnceLock<Histogram>; Op::COUNT],

@@ -19,8 +19,8 @@ const MAX_TEMPLATES: usize = 512;
 /// The label that all further templates share.
 const OTHERS: &str = "other";
 
-/// The interval after which handles are registered again. An exporter may drop an idle series. The counts of the old
-/// handle would then be lost.
+/// The interval after which handles are registered again. An exporter may drop an idle series, and then the counts of
+/// an old handle are lost.
 const REFRESH: Duration = Duration::from_secs(60);
 
 /// The meters of one manager. Each request looks up its meter by template once, and then uses it for all counts.
@@ -60,8 +60,8 @@ impl Cache {
     }
 
     /// Stores `recorder` and the handles that it has `registered`, if no other thread has done so. Returns the handles
-    /// that are no longer used. The caller must drop them outside the lock of the cache, because they run code of the
-    /// application.
+    /// that are no longer used. The caller must drop them outside the lock of the cache, because their drop runs code
+    /// of the application.
     fn renew(&mut self, recorder: RecorderId, now: Moment, mut registered: Registered) -> Registered {
         if self.is_of(recorder, now) {
             return registered;
@@ -94,7 +94,7 @@ impl Cache {
 struct Registered {
     templates: HashMap<Arc<str>, Arc<Series>>,
     store: Arc<StoreSeries>,
-    /// The handles that these handles have replaced.
+    /// The old handles, which the handles in `templates` have replaced.
     replaced: Vec<Arc<Series>>,
 }
 
@@ -151,7 +151,8 @@ impl Meters {
         drop(self.cache.with(|cache| cache.renew(recorder, now, registered)));
     }
 
-    /// Registers `template` with the value zero. Without a recorder, the registration is done when one is installed.
+    /// Registers `template` with the value zero. If no recorder is installed yet, the template is registered at the
+    /// first use of the recorder that is installed later.
     pub(crate) fn register(&self, template: &str) {
         self.cache.with(|cache| cache.name(template));
         self.meter(template, self.clock.now());
@@ -185,7 +186,6 @@ impl Meters {
         }
     }
 
-    /// Records an answer of a server of the store.
     pub(crate) fn node_answered(&self, answer: &NodeAnswer<'_>) {
         if let Some(recorder) = RecorderId::current() {
             // A server may answer before the first lock is acquired, so this call first registers the descriptions.
@@ -194,7 +194,6 @@ impl Meters {
         }
     }
 
-    /// Records how late a timer of the library fired.
     pub(crate) fn stalled(&self, late: Duration) {
         if RecorderId::current().is_some() {
             stalled(self.backend, late);

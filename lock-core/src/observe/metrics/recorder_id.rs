@@ -15,9 +15,9 @@ impl RecorderId {
         metrics::with_recorder(Self::new)
     }
 
-    /// Returns `None` for the placeholder that the facade uses before a recorder is installed. The placeholder has size
-    /// zero, but an address in the memory of the facade. An installed recorder of size zero has no memory, so its
-    /// address equals its alignment.
+    /// Returns `None` for the placeholder that the crate `metrics` uses before a recorder is installed. The placeholder
+    /// has size zero, but an address in the memory of that crate. An installed recorder of size zero has no memory, so
+    /// its address equals its alignment.
     fn new(recorder: &dyn Recorder) -> Option<Self> {
         let address = std::ptr::from_ref(recorder).cast::<()>().addr();
         let nobody = size_of_val(recorder) == 0 && address != align_of_val(recorder);

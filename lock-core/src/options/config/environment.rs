@@ -10,8 +10,8 @@ use crate::words::suggest::{list, nearest};
 /// The prefix of the variables. The prefix is followed by the name of a profile, an underscore and an option.
 const PREFIX: &str = "LOCK_PROFILE_";
 
-/// Reads the profiles of `variables`. `known` are the profiles that exist without variables. An empty variable counts
-/// as not set. A wrong variable is reported as a mistake, and the other variables are still read.
+/// Reads the profiles of `variables`. `known` contains the names of the profiles of the file and of the program. An
+/// empty variable counts as not set. A wrong variable is reported as a mistake, and the other variables are still read.
 pub(super) fn read(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
     known: &BTreeSet<&str>,
@@ -40,7 +40,7 @@ pub(super) fn read(
     profiles
 }
 
-/// Returns the profile and the option that a variable names. `rest` is its name without the prefix.
+/// Returns the profile and the option that a variable names. `rest` is the name of the variable without the prefix.
 fn meaning(rest: &str, known: &BTreeSet<&str>) -> Result<(String, &'static str), String> {
     let of_known = |profile: &&str| {
         let word = rest.strip_prefix(&upper(profile))?.strip_prefix('_')?;

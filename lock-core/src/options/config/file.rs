@@ -11,7 +11,7 @@ use super::mistake::{Mistakes, Origin};
 use super::written::{BACKOFF_BASE, BACKOFF_MAX, Entry, Value, Written, form, unknown, words};
 use crate::words::suggest::did_you_mean;
 
-/// The only table that a file may contain.
+/// The name of the only table that a file may contain.
 const PROFILE: &str = "profile";
 
 /// A file, its text and the positions of its line breaks.
@@ -75,7 +75,6 @@ pub(super) fn read(name: &str, text: &str, mistakes: &mut Mistakes) -> BTreeMap<
     profiles
 }
 
-/// Reads one profile.
 fn profile(
     file: &File<'_>,
     name: &Spanned<DeString<'_>>,
@@ -84,7 +83,7 @@ fn profile(
 ) -> Option<Written> {
     let begin = file.origin_of(name.span());
     let DeValue::Table(options) = value.get_ref() else {
-        // If the name of the profile is missing, this table contains the options directly.
+        // If the file lacks the name of the profile, `name` is the name of an option.
         let name = name.get_ref();
         let text = format!("profile `{name}` takes options: write `[profile.{name}]`, and one option a line");
         mistakes.add(Some(&begin), text);
@@ -101,7 +100,6 @@ fn profile(
     Some(written)
 }
 
-/// Reads one option.
 fn option(
     file: &File<'_>,
     word: &Spanned<DeString<'_>>,

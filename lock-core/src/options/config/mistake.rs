@@ -10,7 +10,6 @@ use crate::error::{LockError, LockErrorKind};
 pub(super) enum Origin {
     /// The name of a file, and a line, counted from 1.
     Line(Arc<str>, usize),
-    /// The name of an environment variable.
     Variable(String),
 }
 
@@ -23,7 +22,6 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The mistakes found so far.
 #[derive(Debug, Default)]
 pub(super) struct Mistakes(Vec<(Option<Origin>, String)>);
 
@@ -33,7 +31,7 @@ impl Mistakes {
         if origin.is_some() && self.0.iter().any(|(other, _)| other.as_ref() == origin) {
             return;
         }
-        // The word parsers put the allowed values on a separate line.
+        // The parsers of words put the allowed values on a separate line, but a mistake has one line.
         self.0.push((origin.cloned(), text.into().replace('\n', "; ")));
     }
 

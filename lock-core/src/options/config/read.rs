@@ -1,4 +1,4 @@
-//! Parses words and values into options, with the same parsers as the attribute.
+//! Parses the words and values of a configuration into options, with the same parsers as the attribute.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::words::strategy::StrategyWord;
 /// The parsed value, or the text of its mistake.
 type Read<T> = Result<T, String>;
 
-/// Reads the options of a profile, except its [kind](kind()) and [`take`](take()). If `written` sets only one part of
-/// `backoff`, the other part is read from `beneath`.
+/// Reads the options of a profile, except its [kind](kind()) and [`take`](take()). `beneath` is the source that
+/// `written` overrides: if `written` sets only one part of `backoff`, the other part is read from `beneath`.
 pub(super) fn options(written: &Written, beneath: &Written, mistakes: &mut Mistakes) -> Options {
     let mut reader = Reader { written, mistakes };
     let backoff = reader.backoff(beneath);
@@ -150,7 +150,7 @@ pub(super) fn take(
 ) -> Option<u32> {
     let is_written = |word| written.entries.contains_key(word) || beneath.entries.contains_key(word);
     if kind.is_none() && (is_written("kind") || is_written("permits")) {
-        // The value of `kind` or `permits` is wrong, and the mistake has already been reported.
+        // The value of `kind` or `permits` is wrong, and the mistake has already been reported. So `take` is not read.
         return None;
     }
     let is_semaphore = matches!(kind, Some(Kind::Semaphore { .. }));
@@ -190,7 +190,7 @@ impl Reader<'_> {
         read.map_err(|text| self.mistakes.add(Some(&entry.origin), text)).ok()
     }
 
-    /// Reads the parts of `backoff`.
+    /// Reads `backoff` from its two parts. Returns `None` if `written` has no part of it, or if a value is wrong.
     fn backoff(&mut self, beneath: &Written) -> Option<Backoff> {
         let own = [BACKOFF_BASE, BACKOFF_MAX].map(|part| self.written.entries.get(part));
         if own == [None, None] {

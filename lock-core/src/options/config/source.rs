@@ -1,4 +1,4 @@
-//! Reads profiles from their sources, and merges them into one state.
+//! Reads profiles from their sources, and merges them into one set.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -98,7 +98,7 @@ fn text_of(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Merges the options of all sources into one state.
+/// Returns the profiles of all sources, merged option by option.
 pub(super) fn merge(
     coded: &Named,
     of_file: &Profiles,

@@ -36,7 +36,6 @@ impl fmt::Display for Value {
     }
 }
 
-/// A value with its place.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) origin: Origin,
