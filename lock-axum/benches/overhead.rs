@@ -1,11 +1,11 @@
-//! The time that the layer adds to a request whose key is free, on the memory store.
+//! Measures the time that the layer adds to a request whose key is free, on the memory store.
 //!
 //! ```sh
 //! cargo bench -p lock-axum --bench overhead
 //! ```
 //!
-//! The same route with and without the layer, called in turn in one process, without a socket. The difference of the
-//! medians is the cost of the layer.
+//! The bench calls the same route with and without the layer in turn, in one process and without a socket. The
+//! difference of the medians is the cost of the layer.
 #![allow(clippy::print_stdout, reason = "a bench prints its table")]
 #![allow(clippy::disallowed_methods, reason = "a bench measures time")]
 
@@ -46,7 +46,7 @@ async fn main() {
     let locked: Router = Router::new().route("/orders/{id}", bare().route_layer(layer));
     let mut times = [Vec::new(), Vec::new()];
     for round in 0..WARM_UP + ROUNDS {
-        // Many keys, each of them several times.
+        // There are many keys, and each is used several times.
         let path = format!("/orders/{}", round % 1_000);
         for (app, times) in [&plain, &locked].into_iter().zip(&mut times) {
             let took = once(app, &path).await;

@@ -1,4 +1,4 @@
-//! Extractors for the lock of a request.
+//! Defines extractors for the lock of a request.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -109,7 +109,8 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for LockHandle {
 ///
 /// # Errors
 /// The errors of [`LockHandle`] apply. A request is also answered with 503 if its lock is lost or the store does not
-/// answer, and with 500 if the store has no tokens. With an `Option<FencingToken>`, these two cases are still errors.
+/// answer, and with 500 if the store has no tokens. An `Option<FencingToken>` is `None` only if the request has no
+/// lock. All other errors stay the same.
 ///
 /// # Examples
 /// ```

@@ -23,7 +23,7 @@ pub enum Hold {
     /// The lock is held until the body has ended. The last frame is held back until the lock is released. If the lock
     /// is lost earlier, the body ends with an error and the connection is cut.
     ///
-    /// If an answer has no body, such as one to HEAD, the lock is released before the head is sent.
+    /// If an answer has no body, such as the answer to a HEAD request, the lock is released before the head is sent.
     Body,
 }
 

@@ -16,12 +16,14 @@ const TIMES_THE_MEAN: u32 = 3;
 /// The weight of the previous mean. The last request has the weight 1, so old requests soon count little.
 const WEIGHT: u64 = 7;
 
-/// The mean of the last requests, in microseconds; 0 before the first one has ended. All services of a layer share it.
+/// The mean duration of the last requests, in microseconds; 0 before the first request has ended. All services of a
+/// layer share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UseTimes(Arc<AtomicU64>);
 
 impl UseTimes {
-    /// Counts the keys of a request that has its lock, and measures its time, until the returned value is dropped.
+    /// Counts the keys of a request that has its lock, and measures the time of the request, until the returned value
+    /// is dropped.
     pub(crate) fn begin(&self, permit: KeyPermit) -> InUse {
         InUse { times: self.clone(), since: Clock::Tokio.now(), permit }
     }

@@ -17,7 +17,7 @@ const MISSING: &str = "-";
 pub(crate) enum Label {
     /// The same label for all requests.
     Fixed(Cow<'static, str>),
-    /// A template with the placeholders of a key.
+    /// A template, with the same placeholders as the template of a key.
     Template {
         template: KeyTemplate,
         /// The values of the placeholders, in their order.

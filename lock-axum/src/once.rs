@@ -1,4 +1,5 @@
-//! Remembers which log messages this process has written, for code that has no layer in which it could store them.
+//! Remembers which messages this process has logged. A layer remembers its own messages. This file is for code without
+//! a layer, such as the extractors.
 
 use std::collections::HashSet;
 use std::sync::{LazyLock, Mutex, PoisonError};

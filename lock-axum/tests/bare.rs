@@ -1,4 +1,4 @@
-//! The layer without axum, around a service of tower: `cargo test -p lock-axum --no-default-features --test bare`.
+//! Tests the layer around a tower service, without axum: `cargo test -p lock-axum --no-default-features --test bare`.
 #![cfg(not(feature = "axum"))]
 
 use std::convert::Infallible;

@@ -7,7 +7,8 @@ use crate::clock::Moment;
 /// A moment that only moves forward.
 ///
 /// A read loads the readings of the two clocks one after the other, so it may mix an old and a new reading. Both
-/// readings only grow, so the result is never later than the current moment. For a deadline, an earlier moment is safe.
+/// readings only grow, so such a mixed moment is never later than the stored moment. For a deadline, an earlier moment
+/// is safe.
 #[derive(Debug)]
 pub(crate) struct AtomicMoment {
     mono: AtomicI64,

@@ -26,8 +26,8 @@ const LAST_RELEASES: Duration = Duration::from_secs(2);
 ///
 /// With a remote store, the work runs on a thread with its own current-thread runtime. So renewals continue even if a
 /// body blocks every worker of the caller's runtime. With the memory store, the work runs on the runtimes that acquire
-/// locks, so that a paused clock also controls the work. In that case, a thread is started only for the first caller
-/// outside of tokio, because the other runtimes may not be driven at that time.
+/// locks, so that a paused clock also controls the work. With the memory store, a thread is started only when a caller
+/// outside of tokio first needs it, because nothing may drive the other runtimes at that time.
 #[derive(Debug)]
 pub(crate) enum Background {
     OwnThread(Thread),
@@ -131,8 +131,8 @@ impl Background {
         let presence = Arc::new(Presence(()));
         if let Self::OnRuntimes(all, _) = self {
             let here = OnRuntime { runtime: runtime.clone(), presence: Arc::downgrade(&presence) };
-            // The ended runtimes are dropped outside the lock. This may drop the last handle of a runtime, and then
-            // values of the application.
+            // The ended runtimes are dropped outside the lock, because this may drop the last handle of a runtime, and
+            // with it values of the application.
             drop(all.with(|all| {
                 let alive = |one: &OnRuntime| one.presence.strong_count() > 0;
                 let (mut alive, gone): (Vec<_>, Vec<_>) = all.drain(..).partition(alive);

@@ -1,5 +1,5 @@
 //! Provides the pauses between retries inside the library. The pauses between the attempts to acquire a lock are
-//! defined by a [strategy](crate::strategy), which uses the same function and adds jitter.
+//! defined by a [strategy](crate::strategy), which also uses [`doubled`], and adds jitter.
 
 use std::time::Duration;
 

@@ -177,8 +177,8 @@ impl LockGuard {
         hold.lease().check()?;
         let claim = hold.lease().claim().clone();
         if claim.is_resent() {
-            // The store may execute the second copy of the request after a release. Only this process could then repeat
-            // the release.
+            // The request was sent twice, and the store may execute the second copy after a release. Only this process
+            // could then repeat the release.
             let detail =
                 "the connection was lost while the lock was acquired, and it is given back: acquire it again";
             return Err(LockError::new(LockErrorKind::Unavailable, detail).with_key(&claim.key));

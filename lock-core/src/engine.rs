@@ -206,8 +206,8 @@ impl Engine {
     /// registration also covers a retry in the background.
     pub(crate) async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         let answer = self.store.release(claim, keep_for).await;
-        // This is also needed after an error. The store may have freed the key, and only this call notifies the first
-        // waiter of the local queue.
+        // The local queue is notified after an error too. The store may have freed the key, and nothing else notifies
+        // the first waiter of the local queue.
         self.freed_by(claim);
         if answer.is_ok() {
             self.release_again(claim);

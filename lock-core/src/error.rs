@@ -110,7 +110,7 @@ impl fmt::Display for LossReason {
     }
 }
 
-/// The reason why a lock could not be acquired, kept or released.
+/// The reason why a lock could not be acquired, held or released.
 ///
 /// To distinguish errors, match on the [`kind`](Self::kind), or use a method such as
 /// [`is_contended`](Self::is_contended). The text contains the key, what was expected and what to do. The text never
@@ -138,8 +138,8 @@ struct Inner {
 }
 
 impl LockError {
-    /// Creates an error of `kind`. `detail` describes what was expected and what to do. It begins in lower case and has
-    /// no full stop at its end.
+    /// Creates an error of `kind`. `detail` describes what was expected and what to do. The detail begins in lower case
+    /// and has no full stop at its end.
     ///
     /// This function is for authors of backends. [`LockErrorKind::Unavailable`] and [`LockErrorKind::NoQuorum`] are
     /// temporary, except after a call of [`permanent`](Self::permanent).
@@ -300,8 +300,8 @@ impl LockError {
         self.0.waiters
     }
 
-    /// Returns the number of requests that were ahead of this request in the store's queue when it gave up. Returns
-    /// `None` if the request was not queued.
+    /// Returns the number of requests that were ahead of this request in the store's queue when this request gave up.
+    /// Returns `None` if the request was not queued.
     #[must_use]
     pub fn position(&self) -> Option<usize> {
         self.0.position

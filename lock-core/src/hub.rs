@@ -98,7 +98,7 @@ impl Listener for Hub {
     }
 
     fn contended(&self, key: &str) {
-        // The text of a key always gives the same key.
+        // `key` is the text of a valid key, and makes the same key again.
         if let Ok(key) = Key::new(key) {
             survives(|| self.engine.local_queue.contended(&key));
         }
@@ -135,7 +135,8 @@ impl Listener for Hub {
     }
 
     fn reconnected(&self) {
-        // A lost notification may have reported that another process waits for a grant that lingers here, or soon will.
+        // A lost notification may have reported that another process waits for a key whose grant lingers here (stays
+        // after its release), or will linger soon.
         survives(|| self.engine.local_queue.missed());
         survives(|| self.engine.reconnected());
     }

@@ -26,8 +26,8 @@ fn start(text: &str, length: usize) -> &str {
     &text[..end.unwrap_or(0)]
 }
 
-/// Renders a label from text and values, in the order of the calls. Values are not encoded, because labels need not be
-/// unambiguous.
+/// Renders a label from text and values, in the order of the calls. Values are not encoded, because different values
+/// may have the same label.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 #[must_use]

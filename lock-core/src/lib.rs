@@ -19,8 +19,8 @@
 //! The process may be stopped for longer than the ttl. The store may fail over before it has replicated the lock. An
 //! operator may delete the key. Each of these events ends the lock while its holder still works. This library
 //!
-//! - reports the loss as soon as it detects it: see [`LockGuard::lost`] and [`LockGuard::check`]; [`LockRequest::run`]
-//!   drops the body,
+//! - reports the loss as soon as the loss is detected: see [`LockGuard::lost`] and [`LockGuard::check`];
+//!   [`LockRequest::run`] drops the body,
 //! - provides a [fencing token](LockGuard::fencing_token). The protected resource can compare this number, and refuse a
 //!   late write of an earlier holder. *If a double execution costs money, compare the token.*
 //!
@@ -94,8 +94,8 @@ mod kind;
 mod label;
 pub mod strategy;
 
-// These modules turn a request into a grant. They contain the acquire loop, and what wakes it besides the answers of
-// the store.
+// These modules turn a request into a grant. They contain the acquire loop, and the queue and the notifications that
+// wake the loop.
 mod acquire;
 
 mod local_queue;

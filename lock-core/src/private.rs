@@ -34,7 +34,8 @@ pub fn manager(manager: &LockManager) -> Result<LockManager> {
     Ok(manager.clone())
 }
 
-/// A request, or the first error during its creation. With this type, the macro can generate one chain of calls.
+/// A request, or the first error during its creation. The setters keep the error, so the macro can generate one chain
+/// of calls.
 #[doc(hidden)]
 #[derive(Debug)]
 #[must_use]
@@ -119,7 +120,7 @@ impl Request {
         Box::pin(async move { self.0?.acquire_for_body().await })
     }
 
-    /// Acquires the lock for a function that has a fallback, or whose body needs the lock.
+    /// Acquires the lock for a function that has a fallback, or whose body gets a handle of the lock.
     ///
     /// # Errors
     ///
@@ -159,7 +160,7 @@ impl Held {
 }
 
 /// Returns whether a function calls its fallback after `error`. The fallback is called if other owners hold the key and
-/// the strategy gave up. It is not called after a failure of the store, an invalid request or a lost lock.
+/// the strategy gave up. The fallback is not called after a failure of the store, an invalid request or a lost lock.
 #[doc(hidden)]
 #[must_use]
 pub fn falls_back(error: &LockError) -> bool {

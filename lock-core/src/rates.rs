@@ -9,7 +9,7 @@ use crate::sync::Mutex;
 /// The time over which a rate is measured.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The number of keys below which keys without recent requests are not removed.
+/// Keys without recent requests are removed only if there are at least this many keys.
 const SWEEP_AT: usize = 64;
 
 /// Counts, for each key, the requests of one process that found the key held. Only requests whose strategy uses the
@@ -20,7 +20,7 @@ pub(crate) struct Rates(Mutex<ByKey>);
 #[derive(Debug, Default)]
 struct ByKey {
     windows: HashMap<Box<str>, Window>,
-    /// The number of keys at which old keys are removed next. It is twice the number that remained after the last
+    /// The number of keys at which old keys are removed next. This is twice the number that remained after the last
     /// removal, so that the average cost per request is constant.
     sweep_at: usize,
 }

@@ -29,9 +29,9 @@ pub type Dialling = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + S
 
 /// The clock and the network of a simulated world.
 pub struct World {
-    /// Returns the time since the world began.
+    /// A function that returns the time since the world began.
     pub now: Box<dyn Fn() -> Duration>,
-    /// Connects to a port of a host.
+    /// A function that connects to a port of a host.
     pub dial: Box<dyn Fn(&str, u16) -> Dialling>,
 }
 

@@ -79,7 +79,6 @@ impl<T: fmt::Debug> fmt::Debug for RwLock<T> {
     }
 }
 
-/// The guard of a [`Mutex`].
 pub(crate) type MutexGuard<'a, T> = Guard<sync::MutexGuard<'a, T>>;
 
 /// The guard of a lock. While the guard lives, the lock counts as held by this thread.

@@ -1,4 +1,5 @@
-//! Parses tokens into options. A value may be any expression. It is not interpreted here, and keeps its span.
+//! Parses tokens into options. A value may be any expression. This file does not interpret the value, and keeps its
+//! span.
 
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use syn::ext::IdentExt as _;
@@ -15,7 +16,7 @@ pub(crate) struct Words {
     /// The noun for one name, such as "option".
     pub(crate) one: &'static str,
     pub(crate) forms: &'static [Form],
-    /// Returns the hint for a word that another library uses.
+    /// A function that returns the hint for a word of another library.
     pub(crate) synonyms: fn(&str) -> Option<&'static str>,
 }
 
@@ -23,7 +24,7 @@ static OPTIONS: Words = Words { one: "option", synonyms: synonyms::option, forms
 
 /// One option of the list, before its value is interpreted.
 pub(crate) struct Arg {
-    /// The name of the option. Errors about two options that contradict each other point at it.
+    /// The name of the option. An error about two options that contradict each other points at this name.
     pub(crate) name: Ident,
     /// The expression after the `=`. For an option with parts, such as `backoff(..)`, the unparsed tokens between the
     /// parentheses.
@@ -46,7 +47,6 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Reads all options of an attribute.
     pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Self {
         Self::read(tokens, &OPTIONS, errors)
     }

@@ -23,7 +23,6 @@ pub(crate) struct Backoff {
     pub(crate) max: Duration,
 }
 
-/// Reads the option `backoff`.
 pub(crate) fn backoff(arg: &Arg) -> syn::Result<Backoff> {
     let mut errors = Errors::default();
     let Expr::Verbatim(parts) = &arg.value else { unreachable!("BUG: `backoff` has parentheses") };
@@ -44,7 +43,7 @@ pub(crate) fn backoff(arg: &Arg) -> syn::Result<Backoff> {
 
 type Part<'a> = (&'a Arg, (LitStr, Duration));
 
-/// Refuses a `base` that is larger than `max`, because it would have no effect.
+/// Refuses a `base` that is larger than `max`, because such a `base` would have no effect.
 fn check_order(base: Option<&Part<'_>>, max: Option<&Part<'_>>, errors: &mut Errors) {
     match (base, max) {
         (Some((base, (base_text, first))), Some((max, (max_text, longest)))) if first > longest => {

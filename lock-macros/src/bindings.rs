@@ -1,4 +1,4 @@
-//! Finds the names that a signature binds. The body captures them.
+//! Finds the names that a signature binds, so that the body can capture them.
 
 use proc_macro2::Ident;
 use syn::visit::{self, Visit};
@@ -29,8 +29,8 @@ pub(crate) fn bindings(signature: &Signature) -> Vec<Parameter> {
         };
         let attrs: Vec<_> = attrs.iter().filter(is_kept).cloned().collect();
         for (at, name) in names.iter().enumerate() {
-            // Both cases of a pattern such as `A(x) | B(x)` bind the same name. Two parameters with the same name come
-            // from a macro, and are different.
+            // Both cases of a pattern such as `A(x) | B(x)` bind the same name. Two parameters with the same spelling
+            // come from a macro, and are different names.
             if !names[..at].contains(name) && !name.to_string().starts_with('_') {
                 all.push(Parameter { name: name.clone(), attrs: attrs.clone() });
             }

@@ -71,6 +71,6 @@ pub(crate) fn only_box_pin(input: ParseStream<'_>) -> syn::Result<(TokenStream, 
     argument.parse::<Token![move]>()?;
     braced!(block in argument);
     argument.parse::<Option<Token![,]>>()?;
-    // The caller's `parse2`, and the parentheses, refuse further tokens.
+    // The caller's `parse2` refuses further tokens, also inside the parentheses.
     Ok((function.into_token_stream(), block.parse()?))
 }

@@ -15,8 +15,8 @@ use crate::template::Segment;
 //     let _ = &id; let name = name;
 //
 // Without these statements, the block would capture only the fields that the body mentions, and the other fields of a
-// parameter would be dropped after the release. `&id` counts as a use of `id`. So a parameter that is not mentioned is
-// bound again instead. The compiler then warns at the parameter that this binding is unused.
+// parameter would be dropped after the release. `&id` counts as a use of `id`. A parameter that is not mentioned is
+// bound again instead: the compiler then warns, at the parameter, that the new binding is unused.
 pub(crate) fn capture(spec: &LockSpec, body: &Body) -> TokenStream {
     let evaluated = evaluated(spec);
     let capture = |Parameter { name, attrs }: &Parameter| {

@@ -7,12 +7,10 @@ use proc_macro2::{Span, TokenStream};
 pub(crate) struct Errors(Option<syn::Error>);
 
 impl Errors {
-    /// Returns whether no error was added so far.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Adds an error at `span`.
     pub(crate) fn add(&mut self, span: Span, message: impl std::fmt::Display) {
         self.push(syn::Error::new(span, message));
     }

@@ -142,7 +142,7 @@ fn statements(
 //     outcome(__lock_outcome)
 //
 // If the return type cannot express the outcome, the error must point at that type. If the function has no return type,
-// the error must point at its name.
+// the error must point at the name of the function.
 fn answer(spec: &LockSpec, body: &Body, function: &Ident, label: &TokenStream) -> TokenStream {
     let at = body.output.as_ref().map_or_else(|| function.span(), first_span);
     let outcome = located(local("outcome"), at);
@@ -161,7 +161,7 @@ fn answer(spec: &LockSpec, body: &Body, function: &Ident, label: &TokenStream) -
 //         return of_fallback::<Ret, _>(__lock_fallback.await);
 //     }
 //
-// Errors in the call, such as wrong types or arguments, must point at the path.
+// Errors in the call, such as wrong types or arguments, must point at the path of the fallback.
 fn falls_back(body: &Body, path: &ExprPath, handover: &Handover) -> TokenStream {
     let private = private();
     let [error, fallback] = ["error", "fallback"].map(local);

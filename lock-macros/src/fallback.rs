@@ -7,7 +7,6 @@ use syn::{Attribute, Expr, ExprPath, FnArg, Pat, PatType, Signature, parse_quote
 use crate::args::Arg;
 use crate::value::{expected, string, ungrouped};
 
-/// Reads the option `fallback`.
 pub(crate) fn fallback(arg: &Arg, signature: &Signature) -> syn::Result<ExprPath> {
     let form = "the path of an `async fn` with the same arguments, such as `pay_later` or `Self::pay_later`";
     if string(&arg.value).is_some() {
@@ -50,7 +49,7 @@ fn is_itself(path: &ExprPath, signature: &Signature) -> bool {
         }
 }
 
-/// A signature whose parameters can be passed on as whole values.
+/// A signature whose parameters can be passed on to the fallback as whole values.
 pub(crate) struct Handover {
     pub(crate) signature: Signature,
     /// The arguments of the fallback, beginning with `self`.

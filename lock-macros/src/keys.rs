@@ -36,7 +36,6 @@ impl Keys {
         }
     }
 
-    /// Returns all templates.
     pub(crate) fn templates(&self) -> &[Template] {
         match self {
             Self::One(template) => std::slice::from_ref(template),
@@ -45,8 +44,8 @@ impl Keys {
     }
 }
 
-/// Reports that `key` is missing. After other errors this reports nothing, because a misspelt `key` is already an
-/// error.
+/// Reports that `key` is missing. If there are other errors, reports nothing, because one of them may be about a
+/// misspelt `key`.
 fn missing(errors: &mut Errors) {
     if errors.is_empty() {
         let message = "`key` is missing: `#[distributed_lock(key = \"order:<id>\")]`";
@@ -107,8 +106,8 @@ fn all_keys(arg: &Arg, params: &Params, errors: &mut Errors) -> Option<Vec<Templ
     refuse_clashes(&templates, params, errors).then_some(templates)
 }
 
-/// Refuses templates that can give the same key although their fixed texts differ. Otherwise a value would decide what
-/// is locked.
+/// Refuses templates that can give the same key although their fixed texts differ. Otherwise the values of a call would
+/// decide whether the call locks one key or two.
 fn refuse_clashes(templates: &[Template], params: &Params, errors: &mut Errors) -> bool {
     for (at, later) in templates.iter().enumerate() {
         for earlier in &templates[..at] {

@@ -32,7 +32,7 @@ impl Kind {
     }
 
     /// Reads `kind` and `permits`. Returns `None` if there are errors. If both options are missing, returns
-    /// `Some(None)`: the kind then comes from the profile, or otherwise is [`Kind::Reentrant`].
+    /// `Some(None)`: the kind then comes from the profile. If no profile sets it, the kind is [`Kind::Reentrant`].
     pub(crate) fn parse(args: &Args, errors: &mut Errors) -> Option<Option<Self>> {
         let word = match args.get("kind") {
             None => None,
@@ -61,7 +61,6 @@ fn semaphore(args: &Args, errors: &mut Errors) -> Option<Kind> {
     errors.take(permits(arg)).map(|permits| Kind::Semaphore(Box::new(permits)))
 }
 
-/// Reads the option `kind`.
 fn word(arg: &Arg) -> syn::Result<KindWord> {
     let literal = string(&arg.value)
         .ok_or_else(|| expected(arg, &format!("the name of a kind as a string: {}", KindWord::list())))?;

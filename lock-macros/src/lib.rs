@@ -4,8 +4,8 @@
 //! - `spec` validates options and signature into a specification. Complex options have their own files (`keys`, `kind`,
 //!   `strategy`, `backoff`, `fallback`), and `plain` reads the others. `rules` refuses options that contradict each
 //!   other.
-//! - `words` parses the words and units of all options. It is a link to a folder of lock-core, because a configuration
-//!   file uses the same words.
+//! - `words` parses the words and units of all options. `words` is a link to a folder of lock-core, because a
+//!   configuration file uses the same words.
 //! - `shape` finds the body of the function.
 //! - `expand` generates the code, with `request`, `capture` and `doc_line`.
 //!

@@ -33,7 +33,6 @@ impl Param {
 }
 
 impl Params {
-    /// Collects the parameters of `signature`.
     pub(crate) fn new(signature: &Signature) -> Self {
         let mut params = Self::default();
         for input in &signature.inputs {

@@ -14,7 +14,8 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Returns the advice of the error for a `placeholder` that is this part, or starts with it.
+    /// Returns the advice in the error text for a `placeholder` that is the name of this part, or starts with that
+    /// name.
     pub(crate) fn advice(&self, placeholder: &str) -> String {
         let rest = placeholder.strip_prefix(&self.name).unwrap_or_default();
         let named = match &self.whole {
@@ -45,8 +46,8 @@ pub(crate) fn parts(parameter: &PatType) -> Vec<Part> {
         .collect()
 }
 
-/// Collects each name with the path of fields to it, such as `.0.sku`. The path is `None` if it contains more than
-/// fields.
+/// Collects each name with the path of fields to it, such as `.0.sku`. The path is `None` if fields alone do not lead
+/// to the name.
 fn walk(pattern: &Pat, path: Option<String>, found: &mut Vec<(String, Option<String>)>) {
     let below = |field: &dyn std::fmt::Display| path.as_ref().map(|path| format!("{path}.{field}"));
     match pattern {

@@ -7,8 +7,8 @@ use crate::params::Params;
 use crate::part::Part;
 use crate::words::suggest::did_you_mean;
 
-/// Returns the expression of one placeholder of the option `option`. Its tokens have the span of the literal, so that
-/// compiler errors such as "no field `skv`" point at the template.
+/// Returns the expression of one placeholder of the option `option`. The tokens of the expression have the span of the
+/// literal, so that compiler errors such as "no field `skv`" point at the template.
 pub(crate) fn placeholder(text: &str, literal: &LitStr, option: &str, params: &Params) -> syn::Result<Expr> {
     let error = |message: String| syn::Error::new(literal.span(), message);
     let mut value = expression(text, literal).ok_or_else(|| error(not_allowed(text, literal, option)))?;

@@ -179,8 +179,8 @@ fn time(arg: &Arg) -> syn::Result<Value> {
     duration_of(arg).map(|(text, time)| Value::Time(text, time))
 }
 
-/// The shortest ttl. No store can use a shorter lease, because one round trip and the error of the clock take about as
-/// long.
+/// The shortest ttl. No store can keep a shorter lease, because a round trip and the error of the clock are together
+/// about as long.
 const SHORTEST_TTL: Duration = Duration::from_millis(10);
 
 fn ttl(arg: &Arg) -> syn::Result<Value> {

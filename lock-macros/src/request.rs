@@ -52,8 +52,8 @@ fn manager(spec: &LockSpec) -> TokenStream {
         None => quote!(#private::LockManager::current()),
         Some(manager) => {
             // The coercion to `&LockManager` accepts a reference, an `Arc`, a `Box` and every other type that derefs to
-            // a manager. The binding hides the expected type from the user's expression, and does not move out of a
-            // field.
+            // a manager. The binding keeps the expected type away from the user's expression, and its `ref` does not
+            // move a manager out of a field.
             let at = Span::call_site().located_at(manager.span());
             let name = Ident::new("__lock_manager", Span::mixed_site().located_at(manager.span()));
             quote_spanned!(at=> match (#manager) { ref #name => #private::manager(#name) })

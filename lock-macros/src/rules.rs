@@ -18,7 +18,6 @@ pub(crate) struct Readings<'a> {
     pub(crate) plain: &'a Plain,
 }
 
-/// Applies all rules.
 pub(crate) fn check(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     wait_without_waiting(args, read, errors);
     backoff_without_trying_again(args, read, errors);
@@ -57,8 +56,8 @@ fn wait_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     errors.add(wait.later_of(strategy).name.span(), message);
 }
 
-/// Refuses `backoff` with a strategy that does not retry, because the pauses would have no effect. Also refuses it with
-/// a strategy that is an expression, which has its own pauses.
+/// Refuses `backoff` with a strategy that does not retry, because the pauses would have no effect. Also refuses
+/// `backoff` with a strategy that is an expression, because the expression sets the pauses.
 fn backoff_without_trying_again(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(backoff), Some(strategy)) = (args.get("backoff"), args.get("strategy")) else { return };
     let message = match read.strategy {
@@ -104,7 +103,7 @@ fn keys_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     errors.add(keys.later_of(arg).name.span(), message);
 }
 
-/// Refuses `take` for a kind without permits. Without `kind`, the profile may be a semaphore.
+/// Refuses `take` for a kind without permits. Without `kind`, the profile may set the kind to a semaphore.
 fn take_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let Some(take) = args.get("take") else { return };
     match (args.get("kind"), read.kind) {
@@ -209,7 +208,8 @@ fn linger_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors)
     errors.add(linger.later_of(arg).name.span(), message);
 }
 
-/// Refuses `linger` for several keys, because a request for several keys waits for one key after another.
+/// Refuses `linger` for several keys, because the next request acquires one key after another, and a lingering lock of
+/// all keys would block it.
 fn linger_of_several_keys(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(linger), Some(keys)) = (linger(args, read), args.get("keys")) else { return };
     let message = "`linger` cannot be combined with `keys`: it waits for one key after another, and a lock of all of them \

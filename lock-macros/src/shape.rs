@@ -86,8 +86,8 @@ impl Function {
         errors.take(self.boxed_body())
     }
 
-    /// Refuses `const` and `extern`. Returns `false` if the function has one of them, because further errors would only
-    /// be consequences.
+    /// Refuses `const` and `extern`. Returns `false` if the function has one of these qualifiers, because further
+    /// errors would only be consequences.
     fn refuse_qualifiers(&self, errors: &mut Errors) -> bool {
         if let Some(constness) = &self.sig.constness {
             let message = "a `const fn` cannot be locked, because acquiring a lock is I/O: write `async fn` instead of \

@@ -7,7 +7,6 @@ use crate::params::Params;
 use crate::value::{expected, literal, ungrouped};
 use crate::words::strategy::StrategyWord;
 
-/// The strategy of the attribute, which decides what to do when the key is held.
 pub(crate) enum Strategy {
     Named(StrategyWord),
     /// An expression, which is evaluated once per call.

@@ -23,7 +23,7 @@ pub(crate) enum Segment {
 }
 
 impl Segment {
-    /// Converts the segment for the check for clashes.
+    /// Converts the segment to the part of a template that [`clash::clash`] compares.
     fn part(&self, params: &Params) -> clash::Part<'_> {
         match self {
             Self::Literal(text) => clash::Part::Text(text),

@@ -1,4 +1,4 @@
-//! The answers to requests that are not served.
+//! Makes the answers to requests that are not served.
 
 mod answers;
 mod grpc;

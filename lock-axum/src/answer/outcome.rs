@@ -7,7 +7,7 @@ use lock_core::LockErrorKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Another request holds the key, because it is still running or its `min_hold` is not over. The status is 409.
+    /// Another request has locked the key: that request still runs, or its `min_hold` is not over. The status is 409.
     Contended,
     /// Another request held the key until the wait was over. The status is 409.
     TimedOut,

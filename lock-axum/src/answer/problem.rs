@@ -21,7 +21,7 @@ pub(super) struct Problem {
     /// The template of the key, if the client may see one.
     pub(super) lock: Option<Box<str>>,
     pub(super) retry_after: Option<Duration>,
-    /// The random fraction, from 0 to 1, of the largest addition to `retry_after`.
+    /// A random number from 0 to 1. The answer adds this fraction of the largest addition to `retry_after`.
     pub(super) jitter: f64,
     pub(super) waited: Option<Duration>,
     pub(super) close: bool,
@@ -75,8 +75,8 @@ impl Problem {
 }
 
 /// Returns `after` in whole seconds for `Retry-After`, at least 1. The time is rounded up, so that no client retries
-/// too early. `jitter` (0 to 1) adds up to a quarter of `after`, or up to a second if that is more. Rounding would hide
-/// less than a second.
+/// too early. `jitter` (0 to 1) adds up to a quarter of `after`, or up to a second if that is more. An addition of less
+/// than a second could disappear when the time is rounded.
 fn seconds(after: Duration, jitter: f64) -> u64 {
     let after = after + (after / 4).max(Duration::from_secs(1)).mul_f64(jitter);
     let up = u64::from(after.subsec_nanos() > 0);

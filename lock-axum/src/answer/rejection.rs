@@ -16,11 +16,11 @@ use crate::once;
 /// The retry hint that is used if the time until the lock is free is unknown.
 pub(crate) const UNKNOWN: Duration = Duration::from_secs(1);
 
-/// The reason why a request was not served. It converts into a response with a status, headers and a problem document
-/// without secrets.
+/// The reason why a request was not served. A rejection converts into a response with a status, headers and a problem
+/// document without secrets.
 ///
-/// The document never contains the key, the name of the store or the holder of the lock. These are in the log. The
-/// client gets this response unless [`LockLayer::respond_with`](crate::LockLayer::respond_with) or
+/// The document never contains the key, the name of the store or the holder of the lock. The log has them. The client
+/// gets this response unless [`LockLayer::respond_with`](crate::LockLayer::respond_with) or
 /// [`LockLayer::grpc`](crate::LockLayer::grpc) replaces it.
 #[derive(Clone, Debug)]
 pub struct LockRejection(Box<Problem>);
@@ -39,7 +39,8 @@ impl LockRejection {
         }))
     }
 
-    /// Makes the answer to `error` over `version` of HTTP. The answer contains `template`.
+    /// Makes the answer to `error` over `version` of HTTP. The answer contains `template`, except if the error is a
+    /// mistake in the program.
     pub(crate) fn of_error(error: &LockError, template: Option<&str>, version: Version) -> Self {
         let mut rejection = Self::new(Outcome::from_kind(error.kind()));
         let problem = &mut *rejection.0;
@@ -130,8 +131,8 @@ impl LockRejection {
     }
 
     /// Returns the time after which a retry makes sense, at most 30 s. This time is a hint. `Retry-After` has the time
-    /// in whole seconds. It includes a random part (up to a quarter, or a second if that is more), so that clients that
-    /// were refused together do not retry together.
+    /// in whole seconds. The header includes a random part (up to a quarter, or a second if that is more), so that
+    /// clients that were refused together do not retry together.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
@@ -161,8 +162,9 @@ impl LockRejection {
 /// Converts an error into the answer that the layer would send. Use this in a handler that acquires a lock itself. A
 /// function under `#[distributed_lock]` can return `Result<_, LockRejection>`.
 ///
-/// The answer names no template, and has the status of the table, even if a layer sets other options. If another holder
-/// has the key, `Retry-After` is 1 s, or the rest of the holder's lease if that is shorter.
+/// The answer names no template, and has the status of the [table of the crate](crate#answers), even if a layer sets
+/// other options. If another holder has the key, `Retry-After` is 1 s, or the rest of the holder's lease if that is
+/// shorter.
 ///
 /// # Examples
 /// ```
@@ -191,13 +193,13 @@ impl From<LockError> for LockRejection {
         if matches!(rejection.outcome(), Outcome::Contended | Outcome::TimedOut | Outcome::Overloaded)
             && !error.is_kept()
         {
-            // The time until the holder releases the lock is unknown. A renewed lease does not show this time.
+            // The rest of a lease does not show when the holder releases the lock, because the holder renews the lease.
             let rest = error.retry_after().unwrap_or(UNKNOWN);
             rejection = rejection.with_retry_after(rest.min(UNKNOWN));
         }
         if rejection.outcome() == Outcome::Misconfigured && once::is_first(format!("{:?}", error.kind())) {
-            // The text of the error is left out, because it may contain a key that must not be logged. The lock
-            // logs the text if this is allowed.
+            // The text of the error is left out, because it may contain a key that must not be logged. For some errors,
+            // lock-core itself logs the text, without such keys.
             tracing::error!(why = ?error.kind(), "a handler cannot acquire a lock, and its request is answered with 500");
         }
         rejection

@@ -8,8 +8,8 @@ use super::options::Options;
 use crate::answer::LONGEST;
 use crate::key::Keys;
 
-/// Refuses contradictions between the options that only a layer has. `check_sample` checks the options that a lock
-/// request also has. `strategy` is `None` if the strategy comes from the profile.
+/// Refuses contradictions between the options that only a layer has. `Config::check_sample` checks the options that a
+/// lock request also has. `strategy` is `None` if the strategy comes from the profile.
 pub(super) fn options(keys: &Keys, options: &Options, strategy: Option<&dyn Strategy>) -> Result<()> {
     waiting(options, strategy)?;
     kind(keys, options)?;

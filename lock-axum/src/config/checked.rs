@@ -44,14 +44,16 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks a sample request: the options that a lock request also has, the profile, and the features of the store.
+    /// Makes a sample request and checks it. This covers the options that a lock request also has, the profile, and the
+    /// features of the store.
     fn check_sample(&self) -> Result<()> {
         let keys = self.keys();
         let sample = if let Keys::All { .. } = keys {
             // The sample has as many keys as a real request, because the manager limits their number.
             Rendered::All((0..keys.count()).map(|i| Key::new(&i.to_string())).collect::<Result<_>>()?)
         } else {
-            // The key is the template, so that the error names the template. A template may be too long for a key.
+            // The key is the template, so that the error names the template. A template that is too long for a key is
+            // replaced by `sample`.
             Rendered::One(Key::new(keys.template()).or_else(|_| Key::new("sample"))?)
         };
         self.request(sample, None).check()

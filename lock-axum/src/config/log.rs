@@ -53,7 +53,8 @@ impl Logged {
         }
     }
 
-    /// Counts a request that is served without a lock because the store does not answer, and logs it from time to time.
+    /// Counts a request that is served without a lock because the store does not answer. Logs the count, at most once
+    /// in [`UNLOCKED_EVERY`].
     pub(super) fn unlocked(&self, template: &str, error: &dyn fmt::Display, now: Moment) {
         if let Some(count) = self.unlocked.add(now) {
             tracing::warn!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::Method;
 
-/// The methods that a layer locks. It serves other methods without a lock.
+/// The methods that a layer locks. The layer serves other methods without a lock.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Methods {
     #[default]

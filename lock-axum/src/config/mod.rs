@@ -1,4 +1,4 @@
-//! The checked configuration of a layer, and the answers to requests that get no lock.
+//! Defines the checked configuration of a layer, and the answers to requests that get no lock.
 //!
 //! A layer with options that contradict each other can still be mounted, and never panics. axum mounts the layers of a
 //! method router when the router gets its state. This may happen in the accept loop, for each connection.

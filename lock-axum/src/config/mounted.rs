@@ -1,4 +1,4 @@
-//! The configuration that a service carries.
+//! Defines the configuration that a service carries.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::key::Keys;
 #[derive(Clone, Debug)]
 pub(crate) enum Mounted {
     Valid(Arc<Config>),
-    /// The options contradict each other, so every request is refused with these answers.
+    /// The options contradict each other. Every request is refused, and these `Answers` make the responses.
     Invalid(Arc<Answers>),
 }
 

@@ -1,4 +1,4 @@
-//! The options of a layer, except its key.
+//! Defines the options of a layer, except its key.
 
 use std::borrow::Cow;
 use std::fmt;

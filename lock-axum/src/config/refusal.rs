@@ -16,8 +16,8 @@ use crate::key::NoKey;
 use crate::router;
 
 impl Config {
-    /// Returns whether the request is served although its lock failed with `error`. A request that is served is also
-    /// counted and logged.
+    /// Returns whether the request is served although its lock could not be acquired, because of `error`. A request
+    /// that is served is also counted and logged.
     pub(crate) fn runs_unlocked(&self, error: &LockError) -> bool {
         let options = self.options();
         if options.on_store_error != OnStoreError::RunUnlocked || !error.is_unavailable() {
@@ -57,8 +57,8 @@ impl Config {
         self.answer(rejection, head)
     }
 
-    /// Returns the `Retry-After` of a client that found the key held. This is the option of the layer. Without the
-    /// option, it is estimated from the duration of requests, and is at most the rest of the lease.
+    /// Returns the `Retry-After` of a client that found the key held: the option `retry_after` of the layer. Without
+    /// the option, the time is estimated from the duration of earlier requests, and is at most the rest of the lease.
     fn retry_after(&self, error: &LockError) -> Duration {
         let options = self.options();
         options.retry_after.unwrap_or_else(|| {
@@ -82,7 +82,7 @@ impl Config {
         }
     }
 
-    /// Returns the answer to a request without a key, or `None` if it is served without a lock.
+    /// Returns the answer to a request without a key, or `None` if the request is served without a lock.
     pub(crate) async fn no_key(&self, why: NoKey, parts: &Parts) -> Option<Response> {
         let template = self.keys().template();
         let rejection = match why {

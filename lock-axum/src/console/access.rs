@@ -23,10 +23,10 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 const FROM_THE_PAGE: HeaderName = HeaderName::from_static("x-lock-console");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// A function of the program that decides from the head of a request.
+/// A function of the program that makes a decision about a request from the head of the request.
 type Check<T> = Arc<dyn Fn(&Parts) -> T + Send + Sync>;
 
-/// The people who may view a [`Console`](super::Console). They see keys, labels, hosts and process ids.
+/// The people who may view a [`Console`](super::Console). Viewers see keys, labels, hosts and process ids.
 #[derive(Clone)]
 pub struct Viewers(Option<Check<bool>>);
 
@@ -149,8 +149,8 @@ fn is_foreign(headers: &HeaderMap) -> bool {
 /// Refuses people who are not viewers, and sends the browser the policy of the page.
 pub(super) async fn guard(State(viewers): State<Viewers>, request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
-    // Other sites may link to the page. But their pages must not load the data, which would make the store list its
-    // locks.
+    // Other sites may link to the page. But their pages must not load the data, because such a load makes the store
+    // list its locks.
     let is_data = head.uri.path().starts_with("/api/");
     let mut response = match viewers.admit(&head) {
         Ok(()) if is_data && is_foreign(&head.headers) => Problem::forbidden(FOREIGN).into_response(),

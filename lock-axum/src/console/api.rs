@@ -66,7 +66,7 @@ pub(super) async fn doctor(State(served): State<Arc<Served>>, head: Parts) -> Re
     served.doctor().await
 }
 
-/// Releases a lock by force, which means that its holder loses it.
+/// Releases a lock by force: its holder loses the lock.
 pub(super) async fn force_release(
     State(served): State<Arc<Served>>,
     request: Request,

@@ -8,7 +8,6 @@ const STEPS: u32 = 3;
 /// Each number below this has its own bucket.
 const EXACT: u64 = 1 << (STEPS + 1);
 
-/// Counts of durations by bucket.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Histogram(BTreeMap<u16, u32>);
 
@@ -44,7 +43,6 @@ impl Histogram {
     }
 }
 
-/// Returns the bucket of a number.
 fn bucket(number: u64) -> u16 {
     if number < EXACT {
         return u16::try_from(number).unwrap_or_default();

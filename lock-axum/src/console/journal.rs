@@ -13,7 +13,7 @@ use super::histogram::Histogram;
 
 /// The time for which the journal keeps events.
 pub(super) const SPAN: Duration = Duration::from_secs(15 * 60);
-/// The length of a slot, in seconds.
+/// The length of a slot of time, in seconds. The journal has one set of statistics for each slot.
 const SLOT: u64 = 60;
 /// The largest number of events in each of the two queues. One queue has grants and releases, the other has all other
 /// events.
@@ -29,7 +29,7 @@ pub(super) struct Journal {
     began_ms: u64,
     namespace: String,
     added: u64,
-    /// Grants and releases. These have their own queue, so that many of them do not displace a loss.
+    /// Grants and releases. Many grants must not displace a loss, so this queue is separate.
     usual: VecDeque<Entry>,
     others: VecDeque<Entry>,
     templates: BTreeMap<String, VecDeque<(u64, Slot)>>,

@@ -30,8 +30,8 @@ impl<'a> Usual<'a> {
 }
 
 /// Returns a finding for each key that is held for much longer than usual while others wait. A key without waiters is
-/// omitted, because the tasks of one process may hand it off to each other for any time. `now` is the time of the list
-/// of locks, since the Unix epoch.
+/// omitted, because the tasks of one process may hand its lock off to each other, and the grant then becomes older than
+/// any hold. `now` is the time of the list of locks, since the Unix epoch.
 pub(super) fn find(heat: &[Heat], locks: &[LockInfo], now: Duration) -> Vec<Finding> {
     let usual: Vec<Usual<'_>> = heat.iter().filter_map(Usual::new).collect();
     let long = locks.iter().filter(|lock| lock.waiting > 0).filter_map(|lock| {
@@ -46,8 +46,8 @@ pub(super) fn find(heat: &[Heat], locks: &[LockInfo], now: Duration) -> Vec<Find
 /// Returns the usual hold time of a key. If several templates can produce the key, returns the longest of their times.
 fn usual_of<'a>(key: &str, usual: &'a [Usual<'a>]) -> Option<&'a Usual<'a>> {
     let group = by_first_part(key);
-    // This template has no placeholders. A `<` in the key is written twice, because in a template `<` begins a
-    // placeholder.
+    // The key is converted to a template without placeholders. A `<` in the key is written twice, because in a template
+    // `<` begins a placeholder.
     let literal = KeyTemplate::parse(&key.replace('<', "<<")).ok();
     let gives = |template: &KeyTemplate| literal.as_ref().is_some_and(|key| template.clash(key).is_some());
     let covers = |usual: &&Usual<'_>| {

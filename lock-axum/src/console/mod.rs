@@ -60,7 +60,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// Makes the console of `locks` for `viewers`. It is read-only.
+    /// Makes the console of `locks` for `viewers`. The new console is read-only.
     pub fn new(locks: LockManager, viewers: Viewers) -> Self {
         Self { locks, viewers, operators: Operators::none() }
     }

@@ -15,12 +15,12 @@ use crate::service::caught;
 /// The pause between two polls. The page shows a change within a second, including the poll and the work of the
 /// browser.
 const PAUSE: Duration = Duration::from_millis(750);
-/// The pause is this many times as long as the previous poll, but at least [`PAUSE`], and at most [`LONGEST_PAUSE`] or
-/// [`LONGEST_PAUSE_AWAY`]. A poll may be costly: on Redis, a list scans all keys of the server.
+/// The pause is this many times as long as the previous poll, but at least [`PAUSE`], and at most [`LONGEST_PAUSE`]
+/// (after an error [`LONGEST_PAUSE_AWAY`]). A poll may be costly: on Redis, a list scans all keys of the server.
 const PAUSE_PER_LOOK: u32 = 9;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// The longest pause while the store does not answer. It is short, so that the page soon shows that the store answers
-/// again.
+/// The longest pause while the store does not answer. The pause is short, so that the page soon shows that the store
+/// answers again.
 const LONGEST_PAUSE_AWAY: Duration = Duration::from_secs(10);
 /// The interval at which the task checks, while there are no followers, whether the console is still mounted.
 const ALONE: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ const ALONE: Duration = Duration::from_secs(10);
 /// The result of a poll.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// The last list. It is old while the store does not answer.
+    /// The last list. The list is old while the store does not answer.
     pub(super) listed: Arc<Listed>,
     /// The time of the last list, in milliseconds since the Unix epoch. `None` if there is no list yet.
     pub(super) listed_ms: Option<u64>,
@@ -124,8 +124,8 @@ impl Poll {
     /// is no longer needed.
     async fn look_on(self: &Arc<Self>) {
         let mut watched = Clock::Tokio.now();
-        // The result is kept without viewers, because the next viewer may open the page while the store does not
-        // answer.
+        // The result is kept while there are no viewers, because the next viewer may open the page while the store does
+        // not answer.
         let mut last = Arc::new(Seen::default());
         loop {
             if self.rests() {
@@ -195,13 +195,11 @@ fn is_unsupported(error: &LockError) -> bool {
     error.kind() == LockErrorKind::Unsupported
 }
 
-/// Returns the pause after a poll.
 fn pause(seen: &Seen) -> Duration {
     let longest = if seen.error.is_some() { LONGEST_PAUSE_AWAY } else { LONGEST_PAUSE };
     (seen.took * PAUSE_PER_LOOK).clamp(PAUSE, longest)
 }
 
-/// The task of a [`Poll`].
 struct Task {
     poll: Arc<Poll>,
     has_ended: bool,
@@ -220,8 +218,8 @@ impl Task {
     }
 }
 
-/// A runtime that ends drops its tasks. This records that the task does not run, so that the next follower, on another
-/// runtime, starts a new task.
+/// A runtime that ends drops its tasks. This `Drop` records that the task does not run, so that the next follower, on
+/// another runtime, starts a new task.
 impl Drop for Task {
     fn drop(&mut self) {
         if !self.has_ended {

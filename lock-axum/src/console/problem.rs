@@ -6,7 +6,7 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use lock_core::{LockError, LockErrorKind};
 use serde::Serialize;
 
-/// An answer that is an error. Its readers operate the service, so the answer may name the store.
+/// An answer that is an error. The readers of this answer operate the service, so the answer may name the store.
 #[derive(Clone, Debug)]
 pub(super) struct Problem {
     status: StatusCode,

@@ -11,7 +11,7 @@ const MOST: usize = 10_000;
 /// The part of the console that a viewer has open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
-    /// All views. Programs use this.
+    /// All views, for programs that read the data without the page.
     All,
     Held,
     Waiting,

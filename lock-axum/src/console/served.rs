@@ -1,4 +1,4 @@
-//! The state that the answers of one console share.
+//! Defines the state that the answers of one console share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,6 @@ impl Served {
         Arc::clone(&self.pages).try_acquire_owned().map_err(full)
     }
 
-    /// Returns the snapshot for a viewer as JSON. The JSON does not contain the present time.
     pub(super) fn render(&self, seen: &Seen, query: &Query, read_only: bool) -> String {
         let past = self.poll.read(|journal, now| Past::new(journal, now, query.view));
         snapshot::render(self.poll.locks(), seen, past, query, read_only)

@@ -86,7 +86,7 @@ pub(super) fn render(locks: &LockManager, seen: &Seen, past: Past, query: &Query
     serde_json::to_string(&snapshot).unwrap_or_else(|_| "{}".to_owned())
 }
 
-/// Returns a rendered snapshot with its time.
+/// Returns `rendered` with the time `time_ms` added.
 pub(super) fn with_time(time_ms: u64, rendered: &str) -> String {
     format!("{{\"time_ms\":{time_ms},{}", &rendered[1..])
 }
@@ -169,7 +169,7 @@ mod tests {
         for (view, limit, expected) in [
             (View::Held, 500, "cadbe"),
             (View::All, 500, "cadbe"),
-            // The key `c` alone has two holders.
+            // The limit counts holders, and the key `c` alone has two.
             (View::Held, 2, "c"),
             (View::Held, 3, "ca"),
             (View::Waiting, 500, "cdb"),
@@ -195,7 +195,7 @@ mod tests {
         ] {
             assert_eq!(fingerprint(one) != fingerprint(&other), is_change, "{other}");
         }
-        // A key can contain the name of such a number, followed by digits.
+        // A key can contain the name of such a number, followed by digits. Another key is still a change.
         let key = |number| serde_json::json!({ "key": format!("\"remaining_ms\":{number}") }).to_string();
         assert_ne!(fingerprint(&key(1)), fingerprint(&key(2)));
     }
@@ -219,7 +219,7 @@ mod tests {
             let shown = ["ping", "heat", "history"].map(|part| snapshot.get(part).is_some());
             assert_eq!(shown, has, "{view:?}");
             assert_eq!((&snapshot["time_ms"], &snapshot["store"]), (&7.into(), &"memory".into()));
-            // There was no list.
+            // The store was never polled, so there is no list.
             assert!(snapshot["total"].is_null() && snapshot["waiting"].is_null());
         }
     }

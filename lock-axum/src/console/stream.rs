@@ -25,12 +25,11 @@ use super::snapshot;
 /// The duration of a stream. The page opens the next stream at once. A server that shuts down waits for its streams.
 /// Without a limit, a stream would last as long as the page is open.
 const LIFE: Duration = Duration::from_secs(10);
-/// The time without a change after which the state is sent again. This updates the rest of each lease, and shows that
-/// the connection is alive.
+/// The time without a change after which the state is sent again. The repeated state updates the rest of each lease,
+/// and shows that the connection is alive.
 const QUIET: Duration = Duration::from_secs(5);
 const END: &[u8] = b"event: end\ndata: end\n\n";
 
-/// A page that is open.
 struct Viewer {
     served: Arc<Served>,
     follower: Follower,
@@ -73,7 +72,7 @@ impl Viewer {
                 },
                 _ = quiet.tick() => true,
             };
-            // There is no result of a poll yet.
+            // No poll has a result yet, so there is nothing to send.
             let Some(seen) = self.follower.borrow_and_update().clone() else { continue };
             let rendered = self.served.render(&seen, &self.query, self.read_only);
             let fingerprint = Some(snapshot::fingerprint(&rendered));

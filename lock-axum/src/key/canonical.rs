@@ -1,8 +1,8 @@
 //! Converts a value to its canonical spelling, so that one thing has one key. The functions have no side effects.
 //!
-//! Numbers without a type are refused if they are not in their canonical spelling. They are not normalised, because the
-//! layer cannot find out whether the handler parses the text as a number or uses it as text, such as a postal code. One
-//! key for two things is as wrong as two keys for one thing.
+//! Numbers without a type are refused if they are not in their canonical spelling. Such numbers are not normalised,
+//! because the layer cannot find out whether the handler parses the text as a number or uses it as text, such as a
+//! postal code. One key for two things is as wrong as two keys for one thing.
 
 use std::borrow::Cow;
 
@@ -13,8 +13,8 @@ use super::uuid;
 /// The type of a value: the word after the colon in `<id:u64>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// The form of a placeholder without a type. It accepts any text except a number or a UUID that is not in its
-    /// canonical spelling.
+    /// The form of a placeholder without a type. This form accepts any text except a number or a UUID that is not in
+    /// its canonical spelling.
     Plain,
     /// The form that accepts any text, unchanged.
     Text,

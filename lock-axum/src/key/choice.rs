@@ -95,7 +95,7 @@ impl<'a> PathParams<'a> {
         self.0.iter().filter(|(param, _)| *param == name).last().map(|(_, value)| value)
     }
 
-    /// Returns the parameter `name`, parsed as the handler parses it.
+    /// Returns the parameter `name`, parsed as a `T`. Use the type that the handler parses.
     ///
     /// # Errors
     /// [`KeyChoice::Reject`] if the parameter is missing or not of this type.
@@ -149,7 +149,7 @@ impl Chooser {
     pub(crate) fn key(&self, parts: &Parts, params: Option<&Params>) -> Result<Key, NoKey> {
         let choice = match (&self.choose, params) {
             (Choose::Of(choose), _) => choose(parts),
-            // A request without a route gets its 404 from the router.
+            // The function is not called for a request without a route, which gets a 404 from the router.
             (Choose::WithPath(_), Some(_)) if router::route(parts).is_none() => {
                 return Err(NoKey::NoRoute);
             }

@@ -18,7 +18,7 @@ impl Registered {
         self.0.insert(name.into(), Arc::new(read));
     }
 
-    /// Returns the type of this name, or an error that says how to register it.
+    /// Returns the type that is registered under this name, or an error that says how to register a type.
     pub(super) fn get(&self, name: &str) -> Result<Registration, String> {
         if let Some(read) = self.0.get(name) {
             return Ok(Registration { name: name.into(), read: Arc::clone(read) });

@@ -104,8 +104,7 @@ impl Extracted {
         let extract: Arc<Extract> = Arc::new(move |parts| {
             let values = Arc::clone(&values);
             let extracting = async move {
-                // Both are dropped before the next await, because the extracted value and the rejection may not be
-                // `Send`.
+                // The extracted value and the rejection may not be `Send`, so both are dropped before the next await.
                 let extracted = E::from_request_parts(parts, &()).await;
                 let found = extracted.map(|extracted| values(extracted).values());
                 match found.map_err(IntoResponse::into_response) {
@@ -134,9 +133,10 @@ impl Extracted {
     }
 }
 
-/// Interprets the rejection of the extractor. If a router has found no route for the request, there are no path
-/// parameters to extract, and the request keeps its 404. A rejection for another reason is sent to the client even
-/// without a route. Otherwise a client could omit a header, and a fallback handler would run unlocked.
+/// Returns the reason why a request that the extractor rejected has no key. If a router has found no route for the
+/// request, there are no path parameters to extract, and the request keeps its 404. A rejection for another reason is
+/// sent to the client even without a route. Otherwise a client could omit a header, and a fallback handler would run
+/// unlocked.
 async fn no_key(parts: &mut Parts, rejection: Response) -> NoKey {
     let has_router = router::params(parts).await.is_ok();
     if !has_router || router::route(parts).is_some() {
@@ -164,8 +164,8 @@ async fn with_text(answer: Response) -> (Response, Vec<u8>) {
     (Response::from_parts(head, Body::from(text.clone())), text)
 }
 
-/// Returns whether this is the answer of axum's extractors of path parameters and routes to a request without a route.
-/// The text is compared because other extractors wrap the type of the rejection.
+/// Returns whether an extractor of axum, for path parameters or for the route, has rejected a request because the
+/// request has no route. The text is compared, because another extractor may have wrapped the type of the rejection.
 fn lacks_route(status: StatusCode, text: &[u8]) -> bool {
     let beginnings: &[&str] = match status {
         StatusCode::BAD_REQUEST => &["Invalid URL"],

@@ -103,7 +103,6 @@ impl Keys {
         }
     }
 
-    /// Returns the keys of this request.
     pub(crate) async fn render(&self, parts: &mut Parts) -> Result<Rendered, NoKey> {
         let needs_path = match self {
             Self::Extracted(extracted) => return extracted.key(parts).await.map(Rendered::One),

@@ -1,8 +1,7 @@
-//! The reasons why a request has no key.
+//! Lists the reasons why a request has no key.
 
 use std::borrow::Cow;
 
-/// The reason why a request has no key.
 #[derive(Debug)]
 pub(crate) enum NoKey {
     /// The program has chosen to serve this request without a lock.

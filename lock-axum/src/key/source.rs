@@ -69,8 +69,8 @@ impl KeySource {
     }
 }
 
-/// Refuses templates in the syntax of routes: `order:{id}`, `order::id` and `order/:id`. Each of them would be one key
-/// for all orders.
+/// Refuses templates in the syntax of routes: `order:{id}`, `order::id` and `order/:id`. As a template of this crate,
+/// each of these would be one key for all orders.
 fn refuse_other_placeholders(template: &str) -> Result<()> {
     let in_braces = template.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name);
     let is_name = |name: &&str| {

@@ -83,7 +83,7 @@ mod tests {
             "urn:uuid:",
             "uuid:67e55044-10b1-426f-9247-bb680e5fe0c8",
             " 67e5504410b1426f9247bb680e5fe0c8",
-            // These texts have as many bytes as a UUID, but contain other letters.
+            // These texts have as many bytes as a UUID, but contain letters that are not ASCII.
             "67e55044-10b1-426f-9247-bb680e5fe0\u{e9}",
             "\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}",
         ] {

@@ -14,7 +14,7 @@ use super::no_key::NoKey;
 use super::{query, uri_path};
 use crate::router::{self, Params};
 
-/// The value that a placeholder stands for.
+/// Describes the value of a placeholder: the part of the request that contains it, and its form.
 #[derive(Clone, Debug)]
 pub(crate) struct Value {
     origin: Origin,
@@ -32,8 +32,8 @@ enum Origin {
     Extension(Registration),
 }
 
-/// The longest header that can be a part of a key, in bytes. The limit allows identifiers, and refuses most tokens,
-/// which should not become part of a key by mistake.
+/// The longest header that can be a part of a key, in bytes. The limit allows identifiers, and refuses most access
+/// tokens, which should not become part of a key by mistake.
 const LONGEST_HEADER: usize = 255;
 
 /// Returns the characters that the values of the placeholder `name` consist of.
@@ -193,7 +193,7 @@ impl Origin {
     }
 }
 
-/// Writes the name of this part of the request, in the words of a client.
+/// Writes the name of this part of the request, for the answer to the client.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

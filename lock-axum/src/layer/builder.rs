@@ -98,12 +98,12 @@ impl LockLayer<NoKeyYet> {
 
 impl LockLayer {
     /// Checks that the options do not contradict each other and that the store supports them. Call this method at
-    /// start-up. It sends no request to the store.
+    /// start-up. The check sends no request to the store.
     ///
     /// A layer also works without this check. But a router mounts the layers of
     /// [`MethodRouter::route_layer`](axum::routing::MethodRouter::route_layer) only when it serves its first client.
-    /// Without this check, a contradiction is found only at that time. It is then logged once, and every request of the
-    /// route is answered with 500.
+    /// Without this check, a contradiction is found only at that time. The contradiction is then logged once, and every
+    /// request of the route is answered with 500.
     ///
     /// # Errors
     /// [`InvalidRequest`](lock_core::LockErrorKind::InvalidRequest) for

@@ -1,4 +1,4 @@
-//! Options that define when the lock is released, and what happens after a failure.
+//! Sets the options that define when the lock is released, and what happens after a failure.
 
 use super::builder::LockLayer;
 use crate::config::{OnDisconnect, OnNoRoute, OnStoreError};
@@ -25,12 +25,13 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets what happens to a request when the lock store cannot be reached. A key that is held, a bad request and a
-    /// misconfigured layer are always refused. Default: [`OnStoreError::Reject`].
+    /// Sets what happens to a request when the lock store cannot be reached. This does not apply to a request whose key
+    /// is held or invalid, or whose layer is misconfigured: such a request is always refused. Default:
+    /// [`OnStoreError::Reject`].
     ///
-    /// The strategy is applied first. A request that [waits](Self::wait) for its lock waits for the store for the same
-    /// time. With [`strategy::wait`](lock_core::strategy::wait()) the request waits for ever. A handler that runs
-    /// unlocked has no [`LockHandle`](crate::LockHandle), so it extracts an `Option<LockHandle>`.
+    /// The strategy is applied first: a request with a [`wait`](Self::wait) retries until that time is over. With
+    /// [`strategy::wait`](lock_core::strategy::wait()) the request retries for ever. A handler that runs unlocked has
+    /// no [`LockHandle`](crate::LockHandle), so it extracts an `Option<LockHandle>`.
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,4 @@
-//! Methods that set the key of a layer from a function or an extractor.
+//! Sets the key of a layer from a function or an extractor.
 
 use axum_core::extract::FromRequestParts;
 use http::request::Parts;
@@ -101,7 +101,7 @@ impl<K> LockLayer<K> {
     /// they are only for people who read the template. The values are encoded.
     ///
     /// The extractor runs before the lock is acquired. If the extractor rejects the request, the client gets the answer
-    /// of the extractor, such as 401. With [`grpc`](LockLayer::grpc), the client gets the answer to an invalid key. The
+    /// of the extractor, such as 401. With [`grpc`](LockLayer::grpc), the client gets `INVALID_ARGUMENT` instead. The
     /// extractor has no access to the state of the router. To use several extractors, write them as a tuple.
     ///
     /// # Panics

@@ -1,4 +1,4 @@
-//! Methods that set the key of a layer from templates.
+//! Sets the key of a layer from templates.
 
 use std::fmt::Display;
 
@@ -43,16 +43,16 @@ impl<K> LockLayer<K> {
     ///
     /// `:lower` converts to the lower case of Unicode, without a normalisation. The result depends on the position of a
     /// letter in its word (`Σ` at the end becomes `ς`), and `é` as one character differs from `e` with a separate
-    /// accent. A database that ignores case by other rules (`citext` of Postgres, a collation of MySQL) may treat texts
-    /// as equal that have different locks. For names beyond ASCII, use [`key_of`](Self::key_of) with the text that the
-    /// database compares.
+    /// accent. A database that ignores case by other rules (`citext` of Postgres, a collation of MySQL) may treat two
+    /// texts as equal although they have different locks. For names beyond ASCII, use [`key_of`](Self::key_of) with the
+    /// text that the database compares.
     ///
     /// Values are encoded. So two templates never give the same key if their fixed texts differ in a character such as
     /// `:`. But `job:<name>` and `job:nightly` give the same key if `name` is `nightly`; write `job:name:<name>`
     /// instead. [`KeyTemplate::clash`](lock_core::key::KeyTemplate::clash) finds such pairs.
     ///
     /// # Panics
-    /// Panics at start-up if the template or one of its placeholders is invalid, with the position and what was
+    /// Panics if the template or one of its placeholders is invalid. The message has the position, and what was
     /// expected there. [`try_key`](Self::try_key) returns an error instead.
     #[track_caller]
     pub fn key(self, template: &str) -> LockLayer
@@ -69,7 +69,8 @@ impl<K> LockLayer<K> {
     /// configuration.
     ///
     /// # Errors
-    /// [`InvalidKey`](lock_core::LockErrorKind::InvalidKey) with the position and what was expected there.
+    /// [`InvalidKey`](lock_core::LockErrorKind::InvalidKey) if the template is invalid. The text has the position, and
+    /// what was expected there.
     pub fn try_key(self, template: &str) -> Result<LockLayer>
     where
         K: HasNoKey,
@@ -139,7 +140,8 @@ impl<K> LockLayer<K> {
     /// from a configuration.
     ///
     /// # Errors
-    /// [`InvalidKey`](lock_core::LockErrorKind::InvalidKey) with the position and what was expected there.
+    /// [`InvalidKey`](lock_core::LockErrorKind::InvalidKey) if a template is invalid, or for the other reasons why
+    /// [`keys`](Self::keys) panics.
     ///
     /// # Examples
     /// ```
@@ -159,8 +161,8 @@ impl<K> LockLayer<K> {
     /// [`Display`] of the `T` that an outer layer has put into the extensions of the request, such as the authenticated
     /// tenant. Call this before [`key`](Self::key).
     ///
-    /// A request without the extension is answered with 500, and the log reports the mistake. Otherwise, without the
-    /// outer layer, two tenants would share a key.
+    /// A request without the extension is answered with 500, and the log reports the mistake. Otherwise two tenants
+    /// would share a key if the outer layer is missing.
     ///
     /// # Examples
     /// ```

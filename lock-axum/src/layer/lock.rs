@@ -1,4 +1,4 @@
-//! The options of the lock that a layer requests. A `LockRequest` has the same options.
+//! Sets the options of the lock that a layer requests. A `LockRequest` has the same options.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -77,8 +77,8 @@ impl<K> LockLayer<K> {
     /// Sets how many requests may wait for one key in this process. A further request is refused with 503. Default: any
     /// number. With several [`keys`](Self::keys), the waiters of each key are counted separately.
     ///
-    /// [`check`](LockLayer::check) refuses 0. It also refuses this option if no request waits. Requests wait if the
-    /// layer has a [`wait`](Self::wait), or a [`strategy`](Self::strategy) that waits.
+    /// [`check`](LockLayer::check) refuses 0. `check` also refuses this option if no request waits. Requests wait if
+    /// the layer has a [`wait`](Self::wait), or a [`strategy`](Self::strategy) that waits.
     ///
     /// # Examples
     /// ```

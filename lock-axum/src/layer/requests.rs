@@ -1,4 +1,4 @@
-//! Options that define which requests a layer locks, and how many keys at once.
+//! Sets the options that define which requests a layer locks, and how many keys at once.
 
 use std::sync::Arc;
 
@@ -79,11 +79,11 @@ impl<K> LockLayer<K> {
     /// Beyond this number, a request for another key is refused with 503. Keys are made from data of clients, so
     /// without a limit one client could fill the store. Clones of a layer share the limit. Default: 10,000.
     ///
-    /// The limit counts the keys of requests that are being served. It does not count keys that stay in the store after
-    /// their request, for a [`min_hold`](Self::min_hold) or to remember a fencing token. Each new id that a client
-    /// sends leaves such a key. The limit does not apply to each client: one client can use up the limit with slow
-    /// requests, and all other clients are then answered with 503. So put authentication and a rate limit for each
-    /// client in front of the layer.
+    /// The limit counts the keys of requests that are being served. The limit does not count keys that stay in the
+    /// store after their request, for a [`min_hold`](Self::min_hold) or to remember a fencing token. Each new id that a
+    /// client sends leaves such a key. All clients share the limit: one client can use it up with slow requests, and
+    /// all other clients are then answered with 503. So put authentication and a rate limit for each client in front of
+    /// the layer.
     ///
     /// [`check`](LockLayer::check) refuses 0.
     ///

@@ -10,7 +10,6 @@ use http::Uri;
 use http::request::Parts;
 use tower::Service;
 
-/// The route of the probe.
 const PROBE: &str = "/probe";
 
 /// The matched path that the probe has reported.

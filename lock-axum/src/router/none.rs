@@ -1,4 +1,4 @@
-//! The functions of `with_axum` for builds without axum.
+//! Replaces the functions of `with_axum` in builds without axum.
 
 use http::Uri;
 use http::request::Parts;

@@ -53,7 +53,8 @@ pub(super) async fn admit<B: Send + 'static>(
             Ok(Admitted::Locked(guard, on_lost, permit))
         }
         Err(error) if config.runs_unlocked(&error) => {
-            // This handle is from an outer layer. It would pretend that the lock of this layer is held.
+            // An outer layer may have added the handle of its own lock. The handler must not use that handle as if this
+            // layer's lock were held.
             parts.extensions.remove::<LockHandle>();
             parts.extensions.insert(Unlocked::StoreDown(Arc::clone(config)));
             Ok(Admitted::Unlocked(Some(permit)))
@@ -64,7 +65,7 @@ pub(super) async fn admit<B: Send + 'static>(
 
 /// Admits a request that the layer does not lock.
 fn skip(parts: &mut Parts) -> Admitted {
-    // If an outer layer has set a reason, that reason is more useful.
+    // If an outer layer has set a reason, that reason is kept, because it is more useful.
     parts.extensions.get_or_insert(Unlocked::Skipped);
     Admitted::Unlocked(None)
 }
@@ -83,7 +84,8 @@ async fn read_first<B: Send + 'static>(config: &Config, body: &mut B) -> Result<
     })
 }
 
-/// Counts the keys of a request. If the request has too many keys, returns an error, which is the answer to the client.
+/// Counts the keys of a request. If the requests of the layer would then use too many keys, returns an error, which is
+/// the answer to the client.
 fn count(config: &Config, keys: &Rendered) -> Result<KeyPermit, LockRejection> {
     let options = config.options();
     let permit = options.key_limit.enter(keys.keys(), options.max_keys);

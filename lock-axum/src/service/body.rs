@@ -1,4 +1,4 @@
-//! The body of an answer, which may carry the lock until its end.
+//! Defines the body of an answer. The body may carry the lock, and then releases it at its end.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -53,7 +53,7 @@ pin_project! {
 
 /// The lock of a body that is still being sent.
 struct Held {
-    /// Completes when the lock is lost. `None` if a loss does not stop the body.
+    /// A future that completes when the lock is lost. `None` if a loss does not stop the body.
     lost: Option<Pin<Box<dyn Future<Output = LossReason> + Send>>>,
     scope: LockScope,
     /// The number of bytes that are still to be sent, if the head announced a length.
@@ -121,7 +121,7 @@ impl Held {
         cx: &mut Context<'_>,
     ) -> Result<Poll<Option<Result<Frame<B::Data>, B::Error>>>, Panic> {
         let frame = self.scope.clone().enter(poll_fn(|cx| body.as_mut().poll_frame(cx)));
-        // The assertion holds because the body is not used after a panic.
+        // `AssertUnwindSafe` is correct, because the body is not used after a panic.
         catch_unwind(AssertUnwindSafe(|| pin!(frame).poll(cx)))
     }
 }
@@ -153,8 +153,8 @@ where
             tail.push_back(Err(error));
             return Poll::Ready(Next::Release);
         }
-        // The announced length is reached. An HTTP/1 server needs no further frame, so the body does not wait for
-        // another one.
+        // The tail has a frame only if the announced length is reached. Then an HTTP/1 server needs no further frame,
+        // so the body does not wait for one.
         let is_full = !tail.is_empty();
         let frame = match lock.poll_frame(body.as_mut(), cx) {
             Ok(Poll::Pending) if is_full && lock.ends_with_length => return Poll::Ready(Next::Release),

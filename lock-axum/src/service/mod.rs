@@ -1,4 +1,4 @@
-//! The service that a layer makes. It serves each request from its key to its answer.
+//! Defines the service that a layer makes. The service handles each request from its key to its answer.
 
 mod admission;
 mod body;

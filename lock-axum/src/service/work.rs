@@ -108,7 +108,7 @@ impl Work {
 }
 
 /// Runs `work` in its own task, which continues if the caller is dropped. Returns `None` if the runtime of the task
-/// shuts down first. Only a caller on another runtime can see this.
+/// shuts down first. Only a caller on another runtime can get `None`.
 async fn detached<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Option<T> {
     // A new task does not inherit the locks of the task that spawns it.
     let work = LockScope::current().enter(work).instrument(Span::current());

@@ -1,4 +1,4 @@
-//! The answers to requests that do not get their lock.
+//! Tests the answers to requests that do not get their lock.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -35,7 +35,8 @@ async fn clients_do_not_all_come_back_together() {
     assert_eq!(told.iter().collect::<Vec<_>>(), ["10", "9"], "never before 8 s");
 }
 
-/// The advised wait is not the rest of the lease, because the lease is renewed.
+/// `Retry-After` is estimated from the duration of earlier requests. The rest of the holder's lease would be wrong,
+/// because the lease is renewed.
 #[tokio::test(start_paused = true)]
 async fn a_client_is_told_to_come_back_after_what_requests_take() {
     let locks = LockManager::in_memory();

@@ -1,4 +1,4 @@
-//! How long the lock of a request is held.
+//! Tests how long the lock of a request is held.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -18,12 +18,12 @@ use tokio::sync::mpsc;
 
 use crate::support::{OnDrop, Remote, get, is_free, request, send, until};
 
-/// A body whose frames come from a channel. It never reports `is_end_stream`.
+/// A body whose frames come from a channel. The body never reports `is_end_stream`.
 pub(crate) struct Frames {
     frames: mpsc::UnboundedReceiver<&'static str>,
     log: Option<OnDrop>,
     trailers: bool,
-    /// The remaining length, if the body declares a length in advance. The body never declares that it has ended.
+    /// The number of bytes still to come, which `size_hint` reports. `None` if the body declares no length.
     left: Option<u64>,
 }
 
@@ -336,7 +336,8 @@ async fn a_panic_in_a_body_frees_the_key_before_it_goes_on() {
     assert_eq!(store.log.all(), ["acquire", "release"]);
 }
 
-/// A server stops polling a body when the declared length is reached, so the lock does not wait for more frames either.
+/// A server stops polling a body when the declared length is reached, so the release does not wait for more frames
+/// either.
 #[tokio::test]
 async fn what_comes_after_the_announced_length_is_not_waited_for() {
     for endless in [true, false] {

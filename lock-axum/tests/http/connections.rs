@@ -1,4 +1,4 @@
-//! Real connections: keep-alive, and clients that disconnect.
+//! Tests the layer over real connections: keep-alive, and clients that disconnect.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Calls of a handler on its lock: extend it, release it early, and hold it beyond the answer.
+//! Tests the calls of a handler on its lock: extend the lease, release it early, and hold it beyond the answer.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Two requests with different values never share a key, whatever the values contain.
+//! Tests that two requests with different values never share a key, whatever characters the values contain.
 
 use std::fmt::Write;
 
@@ -42,7 +42,7 @@ async fn key_of(app: &Router, [a, b, x, q]: &[String; 4]) -> Option<String> {
     if expected == StatusCode::OK { Some(text(answer).await) } else { None }
 }
 
-/// Returns a strategy for short text: characters of templates, paths, forms and encodings, or any text.
+/// Returns a proptest strategy for short text: characters of templates, paths, forms and encodings, or any text.
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[a:%/<>+.~&=?#{} \u{e9}-]{1,4}",

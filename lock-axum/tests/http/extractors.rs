@@ -1,4 +1,4 @@
-//! The extractors that give a handler its lock.
+//! Tests the extractors that give a handler its lock.
 
 use axum::Router;
 use axum::extract::Path;
@@ -93,10 +93,10 @@ async fn a_handler_under_the_attribute_answers_as_the_layer_does() {
             let answer = locks.scope(send(app, get(&format!("/orders/{id}")))).await;
             assert_eq!(answer.status(), status);
             let kind = answer.headers().get("content-type").cloned();
-            // The value of this header is random, so only its presence is compared.
+            // The value of `retry-after` is random, so only its presence is compared.
             let headers = (kind, answer.headers().contains_key("retry-after"));
             let body = text(answer).await;
-            // Only the layer adds this field.
+            // Only the layer adds the field `lock`.
             let body = body.replace(r#","lock":"order:<id:u64>""#, "");
             let body = body.split(r#","retry_after_ms""#).next().unwrap().to_owned();
             answers.push((headers, body));

@@ -1,4 +1,4 @@
-//! Clients that disconnect from real connections, and runtimes that end.
+//! Tests clients that disconnect from real connections, and runtimes that end.
 
 use std::sync::{Arc, mpsc as threads};
 use std::time::Duration;
@@ -78,7 +78,7 @@ async fn the_key_of_a_client_that_hangs_up_is_given_back_and_not_left_to_its_lea
     for round in 0..5 {
         let AtWork { locks, log, client, .. } = at_work(OnDisconnect::Cancel).await;
         let mut events = locks.events();
-        // Nothing but the release can free the key.
+        // The lease outlasts the test, so only the release can free the key.
         let next = tokio::spawn(locks.lock("order:42").wait(LATE).acquire());
         drop(client);
         drop(next.await.unwrap().expect("it is free"));

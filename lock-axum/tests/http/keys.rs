@@ -1,4 +1,4 @@
-//! The key that a request locks.
+//! Tests which key a request locks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -107,7 +107,8 @@ async fn nested_routers_give_outer_and_inner_parameters_wherever_the_layer_is() 
 async fn a_request_without_a_route_is_not_locked() {
     let locks = LockManager::in_memory();
     let layer = || LockLayer::new(locks.clone()).key("order:<id>");
-    // The test holds every key that the 404 could lock.
+    // The test holds every key that a request without a route could lock. If the layer tried to lock one, the answer
+    // would be 409 instead of 404.
     let holders = [locks.lock("order:").acquire().await, locks.lock("order:42").acquire().await];
     for app in [
         Router::new().route("/orders/{id}", key()).layer(layer()),

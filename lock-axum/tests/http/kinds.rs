@@ -1,4 +1,4 @@
-//! How many requests are served at the same time: kinds, several keys, waiters.
+//! Tests how many requests are served at the same time: kinds, several keys, waiters.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -138,7 +138,7 @@ async fn a_fair_route_serves_in_the_order_of_arrival() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     holder.release().await.unwrap();
-    // A new request would be faster than the first waiter, but must queue behind the last waiter.
+    // A new request could get the key before the first waiter retries. But it must queue behind the last waiter.
     assert!(locks.fair("queue").try_acquire().await.unwrap().is_none());
     for (place, served) in served.into_iter().enumerate() {
         assert_eq!(served.await.unwrap(), place.to_string());
@@ -238,7 +238,8 @@ async fn what_is_wrong_with_one_of_several_keys_is_wrong_with_the_request() {
     assert!(text(response).await.contains("The header `to` is missing."));
     assert_eq!(send(&app, get("/nowhere")).await.status(), StatusCode::NOT_FOUND);
 
-    // The template begins with the header. A route that does not exist is still a 404.
+    // The first template needs the header, which this request lacks. A request without a route still gets its 404, not
+    // a 400.
     let layer = LockLayer::new(locks).keys(["account:<header.to>", "account:<from>"]);
     let app = Router::new().route("/from/{from}", on_get(async || "served")).layer(layer);
     assert_eq!(send(&app, get("/nowhere")).await.status(), StatusCode::NOT_FOUND);

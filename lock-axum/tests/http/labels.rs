@@ -1,4 +1,4 @@
-//! The label of the locks that a layer acquires.
+//! Tests the label of the locks that a layer acquires.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The log of refusals whose answer states no reason.
+//! Tests the log messages about refusals whose answer states no reason.
 
 use std::fmt::{Debug, Write};
 use std::sync::LazyLock;
@@ -169,7 +169,8 @@ async fn keys_that_are_kept_out_of_the_log_are_in_no_line_of_an_outage_and_it_wa
     for (uri, down, status, warnings) in [
         ("/refused", true, 503, 1),
         ("/unlocked", true, 200, 1),
-        // One message is for the requests without a lock. The other is for the handler that must refuse them.
+        // One warning is about the requests without a lock. The other warning is about the handler, which needs its
+        // lock and refuses such requests.
         ("/needed", true, 503, 2),
         ("/fenced", false, 500, 1),
         ("/chosen", false, 400, 0),

@@ -1,4 +1,4 @@
-//! Locks that are lost while a request is served.
+//! Tests locks that are lost while a request is served.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The guarantees of the layer that a client can observe.
+//! Tests the guarantees of the layer that a client can observe.
 #![cfg(feature = "axum")]
 #![allow(clippy::disallowed_methods, reason = "tests read the paused clock")]
 

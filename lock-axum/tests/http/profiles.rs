@@ -1,4 +1,4 @@
-//! The options that a layer takes from a profile, and the effect of a reload on the next request.
+//! Tests the options that a layer takes from a profile, and the effect of a reload on the next request.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use lock_core::{Kind, LockManager};
 
 use crate::support::{Log, get, send};
 
-/// A configuration file with one profile, `p`. The drop of this value removes the file.
+/// A configuration file with one profile, `p`. The file is removed when this value is dropped.
 struct File(PathBuf);
 
 impl File {

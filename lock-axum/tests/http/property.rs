@@ -1,4 +1,5 @@
-//! Two requests share a key if and only if they have the same meaning, in whatever form the clients write them.
+//! Tests that two requests share a key if and only if they have the same meaning, in whatever form the clients write
+//! them.
 
 use std::collections::HashMap;
 
@@ -70,8 +71,8 @@ fn decoded(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Returns a strategy for a part of a path or a query. It uses few pieces that are special to some parser, so that two
-/// parts are often equal.
+/// Returns a proptest strategy for a part of a path or a query. A part is made of a few pieces that are special to some
+/// parser, so that two parts are often equal.
 fn part() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         8 => prop_oneof![

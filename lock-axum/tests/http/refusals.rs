@@ -1,4 +1,4 @@
-//! The answers to refused requests that the program can choose.
+//! Tests how a program can choose the answers to refused requests.
 
 use axum::Router;
 use axum::routing::get as on_get;

@@ -1,4 +1,4 @@
-//! The layer as a tower service: bounds, readiness, nesting, dropping.
+//! Tests the layer as a tower service: bounds, readiness, nesting, dropping.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ async fn path_parameters_outside_of_a_router_are_the_programs_fault() {
 
 #[tokio::test]
 async fn readiness_is_not_stolen_from_clones() {
-    // The limit panics if `call` is called on a clone that is not ready.
+    // `ConcurrencyLimit` panics if `call` is called on a clone that is not ready.
     let inner = ConcurrencyLimitLayer::new(1).layer(service_fn(|_: Request<Body>| async {
         Ok::<_, Infallible>(Response::new(Body::from("served")))
     }));
@@ -129,7 +129,7 @@ async fn a_nested_call_on_the_same_key_enters_again() {
         }
     };
     for hold in [Hold::Auto, Hold::Body] {
-        // The same holds for two layers with one key on one request.
+        // Both layers have the same key, so the inner layer enters the lock of the outer layer.
         let layer = LockLayer::new(locks.clone()).key("order:<id>").hold(hold);
         let routes = on_get(handler.clone()).route_layer(layer.clone()).layer(layer);
         let app = Router::new().route("/orders/{id}", routes);

@@ -1,4 +1,4 @@
-//! Contradictory options: `check` reports them, and a server without `check` survives them.
+//! Tests contradictory options: `check` reports them, and a server without `check` survives them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A store that tests can make fail, and helper functions for requests.
+//! Defines a store that tests can make fail, and helper functions for requests.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -123,7 +123,7 @@ pub(crate) async fn text(response: Response<Body>) -> String {
     String::from_utf8(to_bytes(response.into_body(), usize::MAX).await.unwrap().to_vec()).unwrap()
 }
 
-/// Waits until `condition` holds. It polls, because the release of a dropped guard sends no notification.
+/// Waits until `condition` holds. This function polls, because the release of a dropped guard sends no notification.
 pub(crate) async fn until(condition: impl Fn() -> bool) {
     let waited = tokio::time::timeout(Duration::from_secs(10), async {
         while !condition() {

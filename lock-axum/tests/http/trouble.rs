@@ -1,4 +1,4 @@
-//! The reactions to disconnected clients, lost locks and failed stores that the layer can choose.
+//! Tests the options of a layer for disconnected clients, lost locks and failed stores.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Clients that send their body slowly, over real connections.
+//! Tests clients that send their body slowly, over real connections.
 
 use std::net::SocketAddr;
 use std::time::Duration;

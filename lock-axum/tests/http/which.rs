@@ -1,4 +1,4 @@
-//! The requests that are locked, their keys, and the number of keys at once.
+//! Tests which requests are locked, with which keys, and how many keys at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,7 @@ async fn head_is_locked_with_get() {
 async fn a_request_is_skipped_when_the_program_says_so() {
     let layer = LockLayer::new(LockManager::in_memory()).key("order:<header.x-order>");
     let app = app(layer.skip_if(|parts| parts.uri.query() == Some("dry")));
-    // The request needs no header either, although the key contains one.
+    // A skipped request needs no `x-order` header, although the key contains its value.
     assert_eq!(text(send(&app, get("/orders/7?dry")).await).await, "none");
     assert_eq!(send(&app, get("/orders/7")).await.status(), StatusCode::BAD_REQUEST);
 }
@@ -152,7 +152,7 @@ async fn keys_in_flight_are_bounded_and_given_back_on_every_way_out() {
     go.notify_one();
     assert_eq!(first.await.unwrap(), StatusCode::OK);
 
-    // One request is dropped, and one is refused for another reason.
+    // Neither a request that is dropped nor a request that is refused for another reason uses up the limit.
     let dropped = tokio::spawn({
         let app = app.clone();
         async move { send(&app, get("/orders/3")).await.status() }
@@ -196,7 +196,7 @@ async fn a_key_is_kept_for_a_while_after_a_quick_answer() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let refused = send(&app, get("/orders/7")).await;
     assert_eq!(refused.status(), StatusCode::CONFLICT);
-    // `Retry-After` is not the rest of the lease, because the lease has expired.
+    // `Retry-After` is the rest of the `min_hold`, 5 s, plus a random part of up to a quarter. It is rounded up.
     let after = refused.headers()["retry-after"].to_str().unwrap();
     assert!(["5", "6", "7"].contains(&after), "{after}");
     let text = text(refused).await;

@@ -1,4 +1,4 @@
-//! The permissions to view the console and to release locks.
+//! Tests the permissions to view the console and to release locks.
 
 use http::{Method, StatusCode};
 use lock_axum::console::{Console, Viewers};
@@ -39,8 +39,8 @@ async fn a_page_of_another_site_gets_no_data() {
     }
 }
 
-/// An element `<img src="http://.../locks/api/doctor">` on any page sends no such header. Without TLS, its request does
-/// not name the page of its origin either.
+/// A foreign page can contain `<img src="http://example/locks/api/doctor">`. The request of this element has no
+/// `x-lock-console` header. Without TLS, it has no `sec-fetch-site` header either.
 #[tokio::test(start_paused = true)]
 async fn the_doctor_looks_only_for_the_page() {
     let app = read_only(&LockManager::in_memory());

@@ -1,4 +1,4 @@
-//! A store that stops answering, and recovers.
+//! Tests a store that stops answering, and recovers.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! The findings of the doctor about the store.
+//! Tests the findings of the doctor about the store.
 
 use std::sync::atomic::Ordering;
 

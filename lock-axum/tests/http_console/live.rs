@@ -1,4 +1,5 @@
-//! All open pages share one listing of the store per second. While no page is open, the store gets no request.
+//! Tests that all open pages share one listing of the store per second. While no page is open, the store gets no
+//! request.
 
 use http::StatusCode;
 use lock_core::{LockManager, strategy};
@@ -66,7 +67,7 @@ async fn a_change_is_sent_within_a_second_and_nothing_without_one() {
     let _guard = locks.lock("order:1").acquire().await.unwrap();
     let first = stream.until(|state| state["total"] == 1).await;
     assert!(began.elapsed().as_millis() <= 1_100, "{:?}", began.elapsed());
-    // A renewal alone is no change, so the page gets it only from time to time.
+    // A renewal alone does not count as a change. The page gets the new rest of the lease after 5 s without a change.
     let began = tokio::time::Instant::now();
     let second = stream.state().await.expect("a state");
     assert_eq!(began.elapsed().as_secs(), 5);
@@ -74,7 +75,7 @@ async fn a_change_is_sent_within_a_second_and_nothing_without_one() {
     assert_ne!(left(&first), left(&second));
 }
 
-/// hyper polls a body only while the client reads.
+/// A stream ends after 10 s even if nobody polls its body: hyper polls a body only while the client reads.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_is_no_viewer_for_long() {
     let store = Counted::default();
@@ -117,7 +118,7 @@ async fn no_more_pages_are_open_than_can_be_served() {
     Stream::open(&app, "/api/events").await.state().await.expect("a state");
 }
 
-/// After a release by force, the page gets the new state before the next second.
+/// After a release by force, the page gets the new state at once, not only after the pause between two polls.
 #[tokio::test(start_paused = true)]
 async fn a_release_by_force_is_sent_at_once() {
     let locks = LockManager::in_memory();

@@ -1,4 +1,4 @@
-//! The log of this thread.
+//! Captures the log of this thread.
 
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, LazyLock, Mutex};

@@ -1,4 +1,4 @@
-//! The console, from the view of a browser.
+//! Tests the console from the view of a browser.
 #![allow(clippy::disallowed_methods, reason = "tests read the paused clock")]
 
 mod access;

@@ -1,4 +1,4 @@
-//! The console works at any path.
+//! Tests that the console works at any path.
 
 use axum::Router;
 use http::StatusCode;

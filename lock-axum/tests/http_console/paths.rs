@@ -1,4 +1,4 @@
-//! The answer of each path.
+//! Tests the answer of each path.
 
 use http::{Method, StatusCode};
 use lock_core::{Kind, LockManager, backend::memory::Memory};

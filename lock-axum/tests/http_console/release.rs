@@ -1,4 +1,4 @@
-//! Release by force.
+//! Tests the release by force.
 
 use axum::body::Body;
 use http::{Request, StatusCode};
@@ -153,7 +153,7 @@ async fn a_page_of_another_site_cannot_act() {
         );
     }
     guard.check().expect("nothing was released");
-    // This browser sends no such header.
+    // Old browsers do not send this header, so a request without it is accepted.
     assert_eq!(send(&app, changed("sec-fetch-site", None)).await.status(), StatusCode::OK);
     assert!(guard.check().is_err());
 }

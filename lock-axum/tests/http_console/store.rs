@@ -1,4 +1,4 @@
-//! The memory store with a counter of requests, and with switches that make it fail or panic.
+//! Wraps the memory store: counts its requests, and has switches that make it fail or panic.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};

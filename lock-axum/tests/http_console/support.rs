@@ -1,4 +1,4 @@
-//! Requests to a console, and the events of its stream.
+//! Sends requests to a console, and reads the events of its stream.
 
 use std::time::Duration;
 

@@ -128,7 +128,7 @@ impl CountDownLatch {
     #[doc(alias = "countDown")]
     pub async fn count_down(&self) -> Result<u32> {
         let key = self.checked()?;
-        // All retries of this call have one owner, so that the store counts it once.
+        // All retries of this call have one owner, so that the store counts the call once.
         let step = LatchStep::CountDown { owner: self.hub.engine.owners.mint(), ttl: self.ttl };
         match self.hub.engine.inside(retry(&self.hub.engine, key, &step, self.ttl)).await {
             Ok(LatchState::Set { left, .. }) => {
@@ -143,8 +143,8 @@ impl CountDownLatch {
         }
     }
 
-    /// Returns the count. Zero means that the latch is open, and `None` means that it is not set or has expired. This
-    /// method sends one request, and does not extend the lease.
+    /// Returns the count. Zero means that the latch is open, and `None` means that the latch is not set or has expired.
+    /// This method sends one request, and does not extend the lease.
     ///
     /// # Errors
     /// The errors of [`set`](Self::set). This method does not retry if the store fails.
@@ -174,8 +174,8 @@ impl CountDownLatch {
     ///
     /// # Errors
     /// - [`Lost`](LockErrorKind::Lost): an earlier request of this wait found the latch set, and it is no longer set.
-    ///   It expired because the store could not be reached for longer than the lease. The latch may have been open
-    ///   before it expired.
+    ///   The latch expired because the store could not be reached for longer than the lease. The latch may have been
+    ///   open before it expired.
     /// - A failure of the store that no retry can fix, such as a wrong password.
     /// - [`ShuttingDown`](LockErrorKind::ShuttingDown).
     /// - The errors of [`set`](Self::set) for an invalid latch, before any I/O.

@@ -12,7 +12,7 @@ use crate::key::Key;
 /// The first pause after a failure of the store. With a short ttl, the pause is shorter.
 pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
 
-/// The longest pause. It is short, so that a retry soon follows when the store is available again.
+/// The longest pause. This pause is short, so that a retry soon follows when the store is available again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The interval between two warnings about the same state.

@@ -13,8 +13,8 @@ pub(crate) struct Notifications(Mutex<HashMap<Owner, Arc<Mailbox>>>);
 /// Stores the last notification for one owner until the owner's waiter receives it.
 #[derive(Debug, Default)]
 struct Mailbox {
-    /// The number of waiters behind the owner in the queue at the time of the grant. It is `None` if no notification
-    /// has arrived.
+    /// The number of waiters behind the owner in the queue at the time of the grant. `None` if no notification has
+    /// arrived.
     granted: Mutex<Option<usize>>,
     arrived: Notify,
 }
@@ -56,7 +56,7 @@ impl Mailbox {
     }
 }
 
-/// The subscription of one waiting owner. It ends when this value is dropped.
+/// The subscription of one waiting owner. The subscription ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     notifications: Arc<Notifications>,

@@ -48,7 +48,7 @@ impl Latches {
     }
 }
 
-/// The registration of one waiter for a latch. It ends when this value is dropped.
+/// The registration of one waiter for a latch. The registration ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct LatchWaiter<'a> {
     latches: &'a Latches,
@@ -57,8 +57,8 @@ pub(crate) struct LatchWaiter<'a> {
 }
 
 impl LatchWaiter<'_> {
-    /// Completes when the latch may be open. The future receives every notification after the call of this method, even
-    /// before its first poll.
+    /// Returns a future that completes when the latch may be open. The future receives every notification after the
+    /// call of this method, even before its first poll.
     pub(crate) fn notified(&self) -> Notified<'_> {
         self.opened.notified()
     }

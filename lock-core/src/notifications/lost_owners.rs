@@ -25,8 +25,8 @@ struct Last {
 }
 
 impl LostOwners {
-    /// The number of owners that are stored. It exceeds the number of grants that can be without a lease at the same
-    /// time.
+    /// The number of owners that are stored. This number exceeds the number of grants that can be without a lease at
+    /// the same time.
     const KEPT: usize = 1_024;
 
     /// Records a report. A later reason for the same owner replaces an earlier reason.

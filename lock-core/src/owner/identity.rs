@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use super::field::Field;
 use crate::sync::Mutex;
 
-/// All [kept](Identity::kept) identities, keyed by their [text](Identity::encoded).
+/// All identities that [`kept`](Identity::kept) has returned, keyed by their [text](Identity::encoded).
 static KEPT: Mutex<BTreeMap<&str, &Identity>> = Mutex::new(BTreeMap::new());
 
 /// The process that requests a lock: host name, process id and the name of the service.
@@ -62,7 +62,6 @@ impl Identity {
         Self { host, pid, service, encoded: OnceLock::new() }
     }
 
-    /// Returns the three fields in the format of the store.
     pub(super) fn encoded(&self) -> &str {
         self.encoded.get_or_init(|| {
             format!("host={} pid={} service={}", Field(&self.host), self.pid, Field(&self.service))

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The identity of one grant. It consists of 128 random bits, which all owners of one manager share, and a counter.
+/// The identity of one grant. The identity consists of 128 random bits, which all owners of one manager share, and a
+/// counter.
 ///
 /// An owner is created before the first attempt, so that a grant can be released by its token even if the answer was
 /// lost. The token is a secret between the process and the store, so `Debug` does not show it.

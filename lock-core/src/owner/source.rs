@@ -12,13 +12,12 @@ const COUNTED: u64 = (1 << 60) - 1;
 /// The number of random bits of a [leap](OwnerSource::leap).
 const LEAP: u32 = 40;
 
-/// Creates the owners of one manager.
 pub(crate) struct OwnerSource {
     process: u128,
     next: AtomicU64,
 }
 
-/// The output hides the random part. It is part of every token, and so it is as secret as the tokens.
+/// The output hides the random part, which is in every token, and so is as secret as the tokens.
 impl fmt::Debug for OwnerSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OwnerSource(..)")

@@ -53,10 +53,11 @@ impl LockRequest {
     /// If the tokio runtime has no timer. A store on the network also needs the I/O driver (`enable_all`).
     ///
     /// # Cancel safety
-    /// If the future is dropped, the background releases a possible grant and removes the entry in the store's queue.
+    /// If the future is dropped, a task in the background releases a possible grant, and removes the entry in the
+    /// store's queue.
     pub fn acquire(self) -> impl Future<Output = Result<LockGuard>> + Send {
-        // The plan is made outside of the future. Otherwise the future would also contain the request, and moving it
-        // would cost more.
+        // The plan is made outside of the future. Otherwise the future would also contain the request, and moving the
+        // future would cost more.
         acquire::acquire(self.plan())
     }
 
@@ -110,7 +111,8 @@ impl LockRequest {
     /// # }
     /// ```
     pub async fn run<F: Future>(self, body: F) -> Result<F::Output> {
-        // The body is boxed. An async function that takes a future by value reserves memory for it twice.
+        // The body is boxed, because an async function that takes a future by value reserves memory for the future
+        // twice.
         let body = Box::pin(body);
         let (guard, on_lost) = self.acquire_for_body().await?;
         body::under(guard, on_lost, body).await

@@ -7,9 +7,9 @@ use crate::error::LockErrorKind;
 use crate::error::{LockError, LockErrorKind as Kind, Result};
 
 impl LockRequest {
-    /// Returns how many permits of the semaphore are free now. The result is for people and for metrics. It may be out
-    /// of date when it arrives, and queued requests are served before new ones. The call sends one request to the
-    /// store. It acquires no permit, and does not join the queue.
+    /// Returns how many permits of the semaphore are free now. The result is for people and for metrics. The result may
+    /// be out of date when it arrives, and queued requests are served before new ones. The call sends one request to
+    /// the store. The call acquires no permit, and does not join the queue.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the kind has no permits, or if the key is in use as another

@@ -51,11 +51,11 @@ pub struct LockRequest {
     pub(super) of_all: bool,
     /// The kind of the lock. `None` stands for the kind of the profile.
     pub(super) kind: Option<Kind>,
-    /// The options that the request itself sets. They are boxed, because most requests set no options, and a request is
-    /// moved several times.
+    /// The options that the request itself sets. These options are boxed, because most requests set no options, and a
+    /// request is moved several times.
     pub(super) options: Option<Box<Profile>>,
-    /// The defaults of the attribute or the HTTP layer. They apply to options that neither the request nor its profile
-    /// sets.
+    /// The defaults of the attribute or the HTTP layer. The defaults apply to options that neither the request nor its
+    /// profile sets.
     pub(super) usual: Usual,
     pub(super) template: Option<Cow<'static, str>>,
     pub(super) profile: Option<Cow<'static, str>>,

@@ -34,31 +34,32 @@ impl LockRequest {
         self
     }
 
-    /// Sets the profile that provides the options which the request does not set. Options that the profile does not set
-    /// either come from the manager. If the request was made by [`LockManager::request`](crate::LockManager::request)
-    /// with the kind `None`, it also gets the profile's kind. The profile is read when the lock is acquired, in the
-    /// state of the last [reload](crate::LockManager#method.reload). If the name is unknown, the acquisition fails with
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest).
+    /// Sets the profile that provides the options which the request does not set. Options that neither the request nor
+    /// the profile sets come from the manager. If the request was made by
+    /// [`LockManager::request`](crate::LockManager::request) with the kind `None`, it also gets the profile's kind. The
+    /// profile is read when the lock is acquired, in the state of the last [reload](crate::LockManager#method.reload).
+    /// If the name is unknown, the acquisition fails with [`InvalidRequest`](LockErrorKind::InvalidRequest).
     pub fn profile(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.profile = Some(name.into());
         self
     }
 
-    /// Sets the default strategy of an integration, such as the HTTP layer. It applies if the request has no strategy,
-    /// and its profile has no strategy, no wait and no backoff. It takes precedence over the strategy of the manager.
+    /// Sets the default strategy of an integration, such as the HTTP layer. This default applies if the request has no
+    /// strategy, and its profile has no strategy, no wait and no backoff. This default takes precedence over the
+    /// strategy of the manager.
     pub fn usual_strategy(mut self, strategy: impl Strategy) -> Self {
         self.usual.strategy = Some(Arc::new(strategy));
         self
     }
 
-    /// Sets the kind. It takes precedence over the kind of the profile.
+    /// Sets the kind. This kind takes precedence over the kind of the profile.
     #[cfg(feature = "macros")]
     pub(crate) fn of_kind(mut self, kind: Kind) -> Self {
         self.kind = Some(kind);
         self
     }
 
-    /// Sets a default label. It applies if neither the request nor its profile has a label.
+    /// Sets a default label. The default applies if neither the request nor its profile has a label.
     #[cfg(feature = "macros")]
     pub(crate) fn usual_label(mut self, label: &'static str) -> Self {
         self.usual.label = Some(label);

@@ -74,8 +74,8 @@ pub(crate) async fn survives_polls<F: Future>(call: F) -> Option<F::Output> {
 }
 
 /// Calls `change` with the value of a watch channel under its lock, and returns the result. If the drop of a replaced
-/// value may run code of the application, `change` must return that value. Otherwise `tokio` would drop it under the
-/// lock.
+/// value may run code of the application, `change` must return that value. Otherwise `tokio` would drop the value under
+/// the lock.
 pub(crate) fn change<T, R>(channel: &watch::Sender<T>, change: impl FnOnce(&mut T) -> R) -> R {
     let mut answer = None;
     // The wakers of the channel run after its lock is released, so `_locked` is dropped before they run.

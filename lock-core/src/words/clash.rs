@@ -58,8 +58,8 @@ pub(crate) fn clash(left: &[Part<'_>], right: &[Part<'_>]) -> Option<String> {
     }
     let start = (Position::START, Position::START);
     let mut seen = HashSet::from([start]);
-    // The search is breadth-first. Each entry is a pair of positions, with the previous entry and the byte that leads
-    // from it to this entry.
+    // The search is breadth-first. Each entry is a pair of positions, with the index of the previous entry and the byte
+    // that leads from there to this entry.
     let mut found = vec![(start, None)];
     for at in 0.. {
         let &((one, other), _) = found.get(at)?;
@@ -102,7 +102,7 @@ fn key_of(found: &[Step], mut at: usize) -> String {
 #[derive(Clone, Copy)]
 enum Token {
     Byte(u8),
-    /// A value, and the mark that is encoded in it, if any; see [`mark`].
+    /// A value, and the punctuation character that it must encode, if any; see [`mark`].
     Value(Values, Option<u8>),
 }
 
@@ -134,8 +134,9 @@ fn tokens(parts: &[Part<'_>]) -> Vec<Token> {
     tokens
 }
 
-/// Returns the mark that the value after `text` must encode. This is the last mark of `text`, if only marks separate
-/// the two values around `text`.
+/// Returns the punctuation character that the value after `text` must encode, because `text` alone separates this value
+/// from the value before it. This is the last `.`, `_`, `~` or `-` of `text`, if `text` has no other characters than
+/// these, letters, digits and `%`.
 fn mark(text: &str) -> Option<u8> {
     let soft = text.bytes().all(|byte| is_unreserved(byte) || byte == b'%');
     text.bytes().rev().find(|byte| soft && is_unreserved(*byte) && !byte.is_ascii_alphanumeric())
@@ -145,7 +146,7 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'~' | b'-')
 }
 
-/// How far the automaton of a template has read.
+/// The position up to which the automaton of a template has read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Position {
     index: usize,
@@ -154,7 +155,7 @@ struct Position {
     escape: Escape,
 }
 
-/// How much of an encoded byte has been read.
+/// The part of an encoded byte that has been read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Escape {
     Nothing,

@@ -1,4 +1,4 @@
-//! The tests add real events of a manager to the journal, because only a manager can make events.
+//! Tests the journal with the events of a real manager, because only a manager can make events.
 
 use lock_core::{LockEvents, LockManager, ManagerBuilder, backend::memory::Memory};
 

@@ -11,7 +11,7 @@ use crate::out;
 use crate::signals::Signals;
 use crate::table;
 
-/// The longest time for which a grant is awaited and released after its acquisition was given up.
+/// After an acquisition was given up, a grant may still arrive. This is the time limit for its arrival and its release.
 const GIVES_BACK: Duration = Duration::from_secs(2);
 
 /// Acquires a lock and prints its token. Releases the lock if the token cannot be printed.

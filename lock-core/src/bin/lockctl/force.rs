@@ -9,7 +9,7 @@ use crate::exit::{Exit, Fault};
 use crate::out;
 use crate::table;
 
-/// Shows a lock, and then releases it by force.
+/// Releases a lock by force. Without `--yes`, first shows the lock, and lets the person type its key.
 pub(crate) async fn force_release(store: &Store, options: &ForceRelease, json: bool) -> Result<Exit, Fault> {
     let locks = store.connect().await?;
     let key = options.key.as_str();

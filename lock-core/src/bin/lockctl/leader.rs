@@ -26,7 +26,8 @@ pub(crate) async fn leader(store: &Store, options: Leader, json: bool) -> Result
             won = election.campaign() => won?,
             number = signals.next() => return Err(ended(&options.name, number)),
         };
-        // If the term is over before its lease was renewed, no command has started, so this process is a candidate again.
+        // If this process lost the lead before the lease was renewed, no command has started. So it is a candidate
+        // again.
         match signals.unless_ended(whole_lease(won.guard(), options.ttl)).await {
             Err(_) if is_over(won.guard()) => drop(won.resign().await),
             Err(fault) => return Err(fault),

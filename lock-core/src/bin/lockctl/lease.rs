@@ -6,8 +6,8 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(50);
 /// The shortest pause between two checks of the lease.
 const LEAST: Duration = Duration::from_millis(5);
-/// The shortest delay after which the warden acts if `lockctl` has not acted. So only one of them sends TERM. The delay
-/// is shorter for short leases.
+/// The warden acts this much later than `lockctl` is due to act, so that only one of them sends TERM. The delay is
+/// longer for long leases, and shorter for very short ones.
 const ALIKE: Duration = Duration::from_millis(20);
 
 /// The present decision about the command.
@@ -25,7 +25,8 @@ pub(crate) enum Verdict {
 pub(crate) struct Limits {
     /// The command gets TERM when this time is left of the lease.
     stop: Duration,
-    /// The command gets KILL when this time is left of the lease, so that the kernel has enough time.
+    /// The command gets KILL when this time is left of the lease, so that the kernel has enough time to end its
+    /// processes.
     pub(crate) kill: Duration,
     /// The longest time from TERM to KILL.
     pub(crate) grace: Duration,

@@ -60,8 +60,8 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return refused(&error),
     };
-    // The runtime has one thread, because a command is started with a parent-death signal. The kernel kills the command
-    // when the thread that started it ends.
+    // The runtime has one thread, which runs as long as `lockctl`. A command is started with a parent-death signal, so
+    // the kernel kills the command when the thread that started the command ends.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Fault::new(Exit::STORE, format!("no runtime: {error}")).report(false),

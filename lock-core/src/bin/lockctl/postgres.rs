@@ -1,4 +1,4 @@
-//! Makes the tables of Postgres, or prints the statements for this.
+//! Makes the tables of the locks in Postgres, or prints the statements that make them.
 
 use lock_core::backend::postgres::{migrate as make, migration};
 

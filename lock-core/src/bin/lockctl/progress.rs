@@ -13,7 +13,7 @@ use crate::table;
 
 /// The shortest wait that is shown.
 const QUIET: Duration = Duration::from_millis(300);
-/// The pause between two reads of the holder: first on a terminal, then elsewhere.
+/// The pause between two reads of the holder: this one on a terminal, and [`LINE`] elsewhere.
 const LOOK: Duration = Duration::from_secs(1);
 const LINE: Duration = Duration::from_secs(10);
 const TURN: Duration = Duration::from_millis(100);

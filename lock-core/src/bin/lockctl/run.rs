@@ -13,8 +13,8 @@ use crate::signals::Signals;
 use crate::supervise::{is_over, under, whole_lease};
 use crate::table;
 
-/// The environment variable with the locks of all outer `lockctl run`. Each line has one lock: the process, and a hash
-/// of the store and the key.
+/// The environment variable with the locks of all outer `lockctl run` processes. Each line has one lock: the process,
+/// and a hash of the store, the namespace and the key.
 const HELD: &str = "LOCKCTL_HELD";
 
 /// Runs the command while holding the lock.
@@ -34,8 +34,8 @@ pub(crate) async fn run(store: &Store, options: Run, json: bool) -> Result<Exit,
     ended.exit(&what, loss, guard.release().await.err())
 }
 
-/// Acquires the lock, and renews its lease if it has only the short lease of a waiter. If the lock is lost before that,
-/// no command has started, so the lock is requested again for the rest of the wait.
+/// Acquires the lock. If the grant has only the short lease of a waiter, renews the lease. If the lock is lost before
+/// the renewal, no command has started, so the lock is requested again for the rest of the wait.
 async fn acquire_whole(
     locks: &LockManager,
     mut lock: Lock,

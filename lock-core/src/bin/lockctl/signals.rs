@@ -10,7 +10,7 @@ const ENDING: [SignalKind; 4] =
 /// Further signals that are forwarded, because a command may handle them.
 const FORWARDED: [SignalKind; 2] = [SignalKind::user_defined1(), SignalKind::user_defined2()];
 
-/// A receiver of signals. It replaces their default action.
+/// A receiver of signals, which replaces the default action of these signals.
 #[derive(Debug)]
 pub(crate) struct Signals(Vec<(i32, Signal)>);
 

@@ -6,7 +6,6 @@ use crate::args::Store;
 use crate::exit::Fault;
 
 impl Store {
-    /// Returns the URL of the store.
     pub(crate) fn url(&self) -> Result<&str, Fault> {
         match self.url.as_deref() {
             Some("") => {
@@ -17,7 +16,6 @@ impl Store {
         }
     }
 
-    /// Connects to the store.
     pub(crate) async fn connect(&self) -> Result<LockManager, Fault> {
         let builder = ManagerBuilder::connect(self.url()?).await?;
         Ok(builder.namespace(self.namespace.as_str()).service("lockctl").build()?)

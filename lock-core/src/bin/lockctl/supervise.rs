@@ -17,7 +17,7 @@ use crate::signals::Signals;
 /// The time for which a command may work after the loss of its lock with `--on-lost warn`.
 const FOR_EVER: Duration = Duration::from_secs(1_000_000_000);
 
-/// The pause before the next renewal, if the store did not answer the one before.
+/// The pause before the next renewal, if the store did not answer the previous renewal.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// The way in which a command under a lock has ended.
@@ -89,9 +89,9 @@ pub(crate) async fn under(
     ended
 }
 
-/// Returns the rest of the lease. If this is less than half of the ttl, renews the lease first, until the store has
-/// answered. The reason is that a grant from a queue has the short lease of a waiter until its first renewal. A store
-/// with sessions renews by itself, and its leases are as long as its session.
+/// Returns the rest of the lease. If this is less than half of the ttl, renews the lease first, and retries until the
+/// store has answered. The reason is that a grant from a queue has the short lease of a waiter until its first renewal.
+/// A store with sessions renews by itself, and its leases are as long as its session.
 ///
 /// Returns an error if the lock was lost before the answer.
 pub(crate) async fn whole_lease(guard: &LockGuard, ttl: Duration) -> Result<Duration, Fault> {
@@ -108,8 +108,9 @@ pub(crate) async fn whole_lease(guard: &LockGuard, ttl: Duration) -> Result<Dura
     Ok(guard.remaining().min(ttl))
 }
 
-/// Returns whether the lease or the session of the lock has ended. If no command has started, the lock can be requested
-/// again. A lock that an operator has taken is not requested again.
+/// Returns whether the lock was lost because its lease or its session ended, or because the store no longer has this
+/// grant. If no command has started, such a lock can be requested again. A lock that an operator has released by force
+/// is not requested again.
 pub(crate) fn is_over(guard: &LockGuard) -> bool {
     let loss = guard.check().err().and_then(|error| error.loss_reason());
     matches!(loss, Some(LossReason::Expired | LossReason::Taken | LossReason::SessionEnded))

@@ -7,7 +7,8 @@ use lock_core::owner::{Identity, OwnerRecord};
 use lock_core::{HolderInfo, LockInfo};
 use serde_json::{Value, json as object};
 
-/// Returns a time as text, in whole seconds, or in milliseconds if it is below one second.
+/// Returns a time as text in its two largest units, such as `1m01s`. A time below one minute has one unit: `41s` or
+/// `999ms`.
 pub(crate) fn short(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -23,7 +24,6 @@ pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Describes a holder.
 pub(crate) fn holder(holder: &HolderInfo) -> String {
     match (&holder.record, holder.kept) {
         (Some(record), false) => record.to_string(),
@@ -60,7 +60,6 @@ pub(crate) fn is_of_this_host(record: &OwnerRecord) -> bool {
     record.identity().host() == Identity::of_this_process("").host()
 }
 
-/// Returns the mode as text.
 pub(crate) fn mode(mode: Mode) -> String {
     match mode {
         Mode::Shared => "read".to_owned(),

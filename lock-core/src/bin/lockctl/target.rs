@@ -7,8 +7,8 @@ use rustix::process::{
     Pid, Signal, kill_process, kill_process_group, test_kill_process, test_kill_process_group,
 };
 
-/// The environment variable that marks a command and its children. Its value has the marks of all `lockctl run` around
-/// the command. The mark of the innermost `lockctl run` is the last.
+/// The environment variable that marks a command and its children. Its value has the marks of all `lockctl run`
+/// processes around the command. The mark of the innermost one is the last.
 pub(crate) const MARK: &str = "LOCKCTL_RUN";
 
 /// A command and its children. Children that have left the process group are found by their environment. A child is not
@@ -16,8 +16,8 @@ pub(crate) const MARK: &str = "LOCKCTL_RUN";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) process: Pid,
-    /// Whether the command has its own process group. If there is a terminal, the command has none, so that it stays in
-    /// the foreground, can read the terminal, and gets Ctrl-C.
+    /// Whether the command has its own process group. If there is a terminal, the command stays in the group of
+    /// `lockctl`. So it stays in the foreground, can read the terminal, and gets Ctrl-C.
     pub(crate) group: bool,
     /// The mark of this command in the value of [`MARK`].
     pub(crate) mark: u64,
@@ -104,7 +104,7 @@ impl Target {
         tested != Err(Errno::SRCH)
     }
 
-    /// Returns the processes of the command, which have its mark in their environment or belong to its group. Returns
+    /// Returns the processes that have the mark of the command in their environment, or belong to its group. Returns
     /// `None` on systems without `/proc`. A foreign process that has got the id of an ended process is not returned.
     fn members(self) -> Option<Vec<Member>> {
         let own = format!("{:x}", self.mark);
@@ -119,7 +119,7 @@ impl Target {
         let (its_group, its_session) = group_and_session(process)?;
         let is_near = its_session == self.session;
         let in_group = self.group && is_near && its_group == self.process.as_raw_pid();
-        // If the command has cleared its environment, as with `env -i`, it has no mark.
+        // The command itself needs no mark, because it may have cleared its environment, as with `env -i`.
         if in_group || is_near && process == self.process {
             return Some(Member { process, in_group, nested: false });
         }

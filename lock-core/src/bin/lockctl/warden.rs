@@ -12,7 +12,7 @@ use crate::exit::Fault;
 use crate::target::{MARK, Target};
 use crate::watch::{DONE, since_boot};
 
-/// The longest time that a warden takes to read a line. A stopped warden does not read lines.
+/// The longest time that a warden takes to read a line. If a warden takes longer, it counts as stopped.
 const READS: Duration = Duration::from_millis(50);
 /// The longest time that a warden takes to end.
 const ENDS: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ impl Warden {
         if self.acted || self.tell(&format!("{}\n", until(allowed))).await {
             return Ok(());
         }
-        // The old warden is killed. If it is stopped, it would otherwise end the command when it continues.
+        // Kills the old warden. A warden that is only stopped would end the command when it continues.
         let _ = self.process.start_kill();
         if self.has_acted().await {
             return Ok(());

@@ -16,17 +16,17 @@ use crate::target::Target;
 pub(crate) const DONE: &str = "done\n";
 
 const LOOK: Duration = Duration::from_millis(20);
-/// If a warden wakes up later than this, the warden itself was stopped.
+/// If a warden wakes up this much later than planned, the warden itself was stopped.
 const LATE: Duration = Duration::from_millis(100);
 /// The time for which such a warden waits for lines that were written while it was stopped.
 const READS: Duration = Duration::from_millis(50);
 /// The time for which KILL is repeated, because new processes may start in the meantime.
 const KILLS: Duration = Duration::from_secs(1);
 
-/// Reads lines from the input. Each line has the time until which the command may run, in milliseconds [since the
-/// start](since_boot) of the machine. At that time, or if the input ends without [`DONE`], writes a line and ends the
-/// command: first by TERM, and after `grace` by KILL. If `lockctl` is killed, the kernel kills the command as well, but
-/// not its children.
+/// Waits until the command must end, and then ends it. Reads lines from the input. Each line has the time until which
+/// the command may run, in milliseconds [since the start](since_boot) of the machine. At that time, or if the input
+/// ends without [`DONE`], writes a line and ends the command: first by TERM, and after `grace` by KILL. If `lockctl` is
+/// killed, the kernel kills the command as well, but not its children.
 pub(crate) fn watch(target: Target, grace: Duration, until: Duration) -> Exit {
     // The warden has another name, so that `pkill lockctl` does not end it.
     #[cfg(target_os = "linux")]
