@@ -1,18 +1,19 @@
-//! The compile time of the attribute: a crate of 200 locked functions, compared with the same crate with
-//! `#[tracing::instrument]`, and without any attribute.
+//! Measures the compile time of the attribute. A crate of 200 locked functions is compared with the same crate with
+//! `#[tracing::instrument]`, and with the same crate without any attribute.
 //!
 //! ```sh
 //! cargo bench -p lock-core --bench compile_time
 //! ```
 //!
-//! The crates are generated, with the versions of this workspace, and their dependencies are built before anything is
-//! measured. A figure is the CPU time (user and system) of one `cargo check` or `cargo build` of the crate alone, after
-//! its source was touched. The three take turns, so that a machine that slows down slows all of them. Linux only: the
-//! times of finished children come from `/proc`.
+//! The crates are generated, and have the dependencies of this workspace in the same versions. The dependencies are
+//! built before the measurement. A figure is the CPU time (user and system) of one `cargo check` or `cargo build` of
+//! the crate alone, after its source was touched. The three crates take turns, so a machine that slows down slows all
+//! of them. The bench runs only on Linux, because it reads the times of finished children from `/proc`.
 //!
-//! Rust 1.95, two shared cores, medians of 7 rounds, beside `#[tracing::instrument]` in the same rounds: `check` 64 %
-//! (1.11 s and 1.73 s), `build` 84 % (3.05 s and 3.64 s). The goal is 105 %. What makes the difference is how much of
-//! the code around a body is translated for each body: see `lock-core/src/guard/body.rs`.
+//! With Rust 1.95 on two shared cores, the attribute took these shares of the time of `#[tracing::instrument]` in the
+//! same rounds (medians of 7 rounds): `check` 64 % (1.11 s and 1.73 s), `build` 84 % (3.05 s and 3.64 s). The goal is
+//! 105 %. The share depends on how much of the code around a body is compiled again for each body: see
+//! `lock-core/src/guard/body.rs`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
 use std::fmt::Write as _;
@@ -32,7 +33,7 @@ const VARIANTS: [(&str, &str); 3] = [
 ];
 
 fn main() {
-    // `cargo test --all-targets` starts benches too, and must not take minutes for it.
+    // `cargo test --all-targets` also starts benches, but without `--bench`, and must not take minutes.
     if !std::env::args().any(|arg| arg == "--bench") {
         return;
     }
@@ -79,7 +80,7 @@ fn generate(name: &str, attribute: &str) -> PathBuf {
     folder
 }
 
-/// Functions, and a `main` that makes the compiler translate each of them.
+/// Returns the source of a crate: the functions, and a `main` that makes the compiler translate each of them.
 fn source(attribute: &str) -> String {
     let mut source = String::from(
         "use std::future::Future;\nuse std::pin::Pin;\nuse lock_core::LockError;\n\
@@ -105,7 +106,7 @@ fn source(attribute: &str) -> String {
     source
 }
 
-/// The CPU time of compiling the crate itself.
+/// Returns the CPU time that compiling the crate itself takes.
 fn compile(folder: &Path, command: &str) -> Duration {
     let main = folder.join("src/main.rs");
     let source = fs::read(&main).expect("the source is there");
@@ -114,8 +115,8 @@ fn compile(folder: &Path, command: &str) -> Duration {
     let status = Command::new(env!("CARGO"))
         .args([command, "--quiet", "--offline", "--manifest-path"])
         .arg(folder.join("Cargo.toml"))
-        // One folder for all, so that the dependencies are built once. Incremental work would be the same for all and
-        // hide what is compared.
+        // All crates share one folder, so the dependencies are built once. Incremental compilation is off, because its
+        // work would be the same for all crates and would hide the differences.
         .env("CARGO_TARGET_DIR", folder.with_file_name("target"))
         .env("CARGO_INCREMENTAL", "0")
         .status()
@@ -124,11 +125,11 @@ fn compile(folder: &Path, command: &str) -> Duration {
     children_cpu() - before
 }
 
-/// User and system time of all children that have ended.
+/// Returns the user and system time of all children that have ended.
 fn children_cpu() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").expect("this is Linux");
     let (_, fields) = stat.rsplit_once(')').expect("the name of the process is in parentheses");
-    // `cutime` and `cstime`, fields 16 and 17 of proc(5), in ticks of 10 ms; the first field here is the third there.
+    // `cutime` and `cstime` are fields 16 and 17 of proc(5), in ticks of 10 ms. `fields` begins with field 3.
     let ticks = |field: usize| -> u64 {
         fields.split_whitespace().nth(field - 3).and_then(|text| text.parse().ok()).expect("see proc(5)")
     };

@@ -6,7 +6,7 @@
 //!
 //! The baseline is the cheapest equivalent through the same driver in the same run. It sends `SET key value NX PX ttl`
 //! to all three servers at once, and then an `EVALSHA` that compares and deletes. Like the usual clients, it waits for
-//! all three answers. The contestants take turns in short rounds, and each ratio compares values of one round.
+//! all three answers. The variants take turns in short rounds, and each ratio compares values of one round.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 #![allow(clippy::disallowed_methods, reason = "a bench measures time")]
 

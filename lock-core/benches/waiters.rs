@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Each row has two limits: the waiters use less than 5 % of a core while all wait, and all are served within 2 s after
-//! the release. All rows together have one limit: a hand-off among 8,000 waiters costs less than twice as much as one
-//! among 500. The bench ends with an error if a limit is exceeded.
+//! the release. The last two rows have one more limit: a hand-off among 8,000 waiters costs less than twice as much as
+//! one among 500. The bench ends with an error if a limit is exceeded.
 #![allow(clippy::print_stdout, reason = "a bench prints its table")]
 #![allow(clippy::disallowed_methods, reason = "a bench measures time")]
 
@@ -52,7 +52,6 @@ fn main() -> ExitCode {
     if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The measurements of one kind.
 struct Row {
     kind: Kind,
     waiters: usize,
@@ -64,7 +63,7 @@ struct Row {
 }
 
 impl Row {
-    /// Measures `waiters` waiters for one holder, which releases after all of them have queued.
+    /// Measures `waiters` waiters for a held lock, which is released after all of them have queued.
     async fn of(kind: Kind, waiters: usize) -> Self {
         let locks = LockManager::in_memory();
         // A reader as the holder would not block readers, so the holder is a writer.
@@ -126,7 +125,7 @@ impl Row {
     }
 }
 
-/// Prints how the cost of a hand-off grows with the waiters. Returns whether it is within its limit.
+/// Prints both rows, and how the cost of a hand-off grows with the waiters. Returns whether all limits are kept.
 fn growth(few: &Row, many: &Row) -> bool {
     let all = few.print() & many.print();
     let growth = many.handoff() / few.handoff();
@@ -147,7 +146,6 @@ fn request(locks: &LockManager, kind: Kind) -> lock_core::LockRequest {
     }
 }
 
-/// Returns the CPU time of this process so far.
 fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))

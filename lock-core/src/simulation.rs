@@ -85,10 +85,10 @@ pub(crate) fn dial(host: &str, port: u16) -> Option<Dialling> {
     Some((world()?.dial)(host, port))
 }
 
-/// Lets the waiters for the same change run one after another in a simulated world.
+/// Lets the tasks that wait for the same change run one after another in a simulated world.
 ///
-/// Tokio wakes the receivers of one change in an order that depends on their addresses. A simulation must depend only
-/// on its seed, so the waiters first queue here.
+/// Tokio wakes the receivers of one change in an order that depends on their addresses in memory. A simulation must
+/// depend only on its seed, so the tasks first queue here.
 #[derive(Debug, Default)]
 #[cfg_attr(
     not(feature = "_remote"),

@@ -40,8 +40,8 @@ async fn memory_keeps_the_contract() {
     ]);
 }
 
-/// Checks the number of cases for a store. It is the only place to change when a case is added. The test of each store
-/// lists the cases that do not apply to it.
+/// Checks the number of cases of each topic. This is the only place to change when a case is added, because the test of
+/// each store lists only the cases that do not apply to that store.
 #[test]
 fn no_case_is_missing() {
     let expected = [
@@ -170,7 +170,7 @@ async fn a_backend_that_approximates_what_it_cannot_do_is_caught() {
     assert_eq!(failed(&report), BTreeSet::from(refusals), "{report}");
 }
 
-/// The request of a worker in a round.
+/// A function that returns the key and the mode of the lock that a worker requests in a round.
 type Plan = fn(worker: usize, round: usize) -> (&'static str, Mode);
 
 const MUTEX: Plan = |_, _| ("k", Mode::Exclusive);

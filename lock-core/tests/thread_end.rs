@@ -1,5 +1,5 @@
-//! A call that a thread drops while the thread ends. This test has its own process: a thread whose thread-locals are
-//! destroyed cannot read tokio's clock after any test has paused it.
+//! Tests a call that a thread drops while the thread ends. This test has its own process: a thread whose thread-locals
+//! are destroyed cannot read tokio's clock after any test has paused that clock.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -36,7 +36,7 @@ fn a_call_may_be_dropped_by_a_thread_that_ends() {
     let dropped = Arc::new(AtomicBool::new(false));
     let witness = Witness(Arc::clone(&dropped));
     let leaves = move || {
-        // This thread-local is created first, so it is destroyed last, after the task-locals.
+        // `LEFT` is created first, so it is destroyed last, after the task-locals.
         LEFT.with(|left| left.borrow_mut().take());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

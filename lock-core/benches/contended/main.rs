@@ -12,10 +12,10 @@
 //! unless a row says otherwise. `wait` is the time from the call to the grant. Jain's index of n contenders is 1 if all
 //! get the same share, and 1/n if one contender gets everything.
 //!
-//! `scripts` and `SET` are commands for each acquisition, as the server counts them. `SET` includes the commands inside
-//! scripts, so the sum is an upper bound of the commands that crossed the network. If only scripts run (`fair`, and
-//! every contended key), `scripts` alone is the exact number. If the machine itself paused, the bench prints a line
-//! that says so. The next row is then worthless.
+//! `scripts` and `SET` are numbers of commands for each acquisition, as the server counts them. `SET` includes the
+//! commands inside scripts, so the sum is an upper bound of the commands that crossed the network. If only scripts run
+//! (`fair`, and every contended key), `scripts` alone is the exact number. If the machine itself paused, the bench
+//! prints a line that says so. The next row is then worthless.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
 mod handoff;
@@ -33,7 +33,6 @@ use std::time::Duration;
 
 use rig::Server;
 
-/// The possible arguments.
 const WORDS: &[&str] = &["short", "unix", "hot", "processes", "handoff", "queue", "shared", "unpolled"];
 
 /// The duration and the number of the rounds.

@@ -68,8 +68,8 @@ pub(crate) async fn contend(
                     let guard = request(&locks, &kind).acquire().await.expect("it waits for ever");
                     let granted = now();
                     section.run().await;
-                    // If the machine pauses for half a second, the answer is late. The key is free at the end of the
-                    // lease anyway.
+                    // If the machine pauses for half a second, the answer to the release comes too late. The key is
+                    // free at the end of its lease anyway.
                     score.unanswered += u64::from(guard.release().await.is_err());
                     score.with_warm_up += 1;
                     if granted >= from && granted < until {
@@ -115,12 +115,10 @@ impl Player {
         player
     }
 
-    /// Sends a line to the process.
     pub(crate) fn tell(&mut self, order: &str) {
         writeln!(self.input, "{order}").expect("it listens");
     }
 
-    /// Returns the next line of the process.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("it speaks");

@@ -10,7 +10,7 @@ use crate::score::{Score, Table, load, per};
 
 const PROCESSES: usize = 4;
 const TASKS: usize = 8;
-/// This is long enough for the last process to begin.
+/// The tasks run for this long before the measurement begins. The last process has begun by then.
 const WARM_UP: Duration = Duration::from_millis(300);
 
 pub(crate) async fn run(server: &Server, scale: Scale) {

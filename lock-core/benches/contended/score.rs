@@ -42,7 +42,7 @@ impl Load {
         }
     }
 
-    /// Reads `INFO commandstats`.
+    /// Reads the answer to `INFO commandstats`.
     pub(crate) fn read(stats: &str) -> Self {
         let field = |command: &str, field: &str| {
             let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:")))?;
@@ -57,7 +57,7 @@ impl Load {
     }
 }
 
-/// Returns the number of commands that the server has executed so far.
+/// Returns the commands that the server has executed so far.
 pub(crate) async fn load(server: &Server) -> Load {
     Load::read(&server.command_stats().await)
 }
@@ -102,11 +102,10 @@ pub(crate) fn spread(mut values: Vec<u64>) -> String {
     format!("p50 {p50:>8.3}  p99 {p99:>8.3}  max {max:>8.3} ms")
 }
 
-/// The rounds of several contenders, which take turns.
+/// The rounds of each row, by the name of the row.
 #[derive(Debug, Default)]
 pub(crate) struct Table(Vec<(String, Vec<Round>)>);
 
-/// The result of one round.
 #[derive(Debug)]
 struct Round {
     rate: f64,
@@ -119,7 +118,7 @@ struct Round {
 }
 
 impl Table {
-    /// Adds a round with the name `name`. `scores` are its results, and `took` is its duration.
+    /// Adds a round to the row `name`. `scores` are the results of the round, and `took` is its duration.
     pub(crate) fn add(&mut self, name: &str, scores: &[Score], took: Duration, load: Option<Load>) {
         let shares: Vec<u64> = scores.iter().map(|score| score.acquisitions).collect();
         let mut waits: Vec<u64> = scores.iter().flat_map(|score| score.waits.iter().copied()).collect();
@@ -146,8 +145,8 @@ impl Table {
         }
     }
 
-    /// Prints a row for each contender: the medians of its rounds, the longest wait, and the smallest index. Ratios are
-    /// to the first row.
+    /// Prints each row: the medians of its rounds, the longest wait, and the smallest [index](jain). Ratios are to the
+    /// first row.
     pub(crate) fn print(&self) {
         let middle = |rounds: &[Round], of: fn(&Round) -> f64| median(rounds.iter().map(of).collect());
         let base = self.0.first().map_or(1.0, |(_, rounds)| middle(rounds, |round| round.rate));

@@ -17,7 +17,7 @@ pub(crate) async fn run(server: &Server, scale: Scale) {
     );
     let (memory, redis) =
         (LockManager::in_memory(), LockManager::connect(&server.url()).await.expect("connects"));
-    // On the memory store, an empty section ends before another task can request the key.
+    // The sections yield. On the memory store, an empty section ends before another task can request the key.
     let section = Section::Yield;
     let mut table = Table::default();
     for _ in 0..scale.rounds {

@@ -16,7 +16,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server on core 0, with this process on core 1, if the machine has two cores and `taskset`.
+    /// Starts a server. If the machine has two cores and `taskset`, the server runs on core 0, and this process on
+    /// core 1.
     pub(crate) fn start() -> Self {
         let port =
             std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
@@ -49,7 +50,7 @@ impl Server {
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
             std::thread::sleep(Duration::from_millis(20));
         }
-        // The server listens before it accepts connections.
+        // The server listens for some time before it accepts connections.
         std::thread::sleep(Duration::from_secs(1));
         Self { child, dir, port }
     }
@@ -93,7 +94,7 @@ pub(crate) async fn connect(port: u16) -> Client {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A fast shutdown leaves no shared memory behind.
+        // With this signal, unlike with `KILL`, the server removes its shared memory.
         let id = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
         if let Some(id) = id {
             let _ = rustix::process::kill_process(id, rustix::process::Signal::QUIT);

@@ -1,4 +1,4 @@
-//! A redis-server for the benches, rounds that take turns, and medians.
+//! Starts a redis-server for the benches, measures rounds, and prints medians.
 #![allow(dead_code, reason = "each bench uses its part")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 #![allow(clippy::disallowed_methods, reason = "a bench measures time")]
@@ -27,12 +27,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server on core 0, with this process on core 1, if the machine has two cores and `taskset`.
+    /// Starts a server. If the machine has two cores and `taskset`, the server runs on core 0, and this process on
+    /// core 1.
     pub(crate) fn start() -> Self {
         Self::start_over(false)
     }
 
-    /// Like [`start`](Self::start), for clients over a Unix socket if `unix` is true.
+    /// Starts a server like [`start`](Self::start). If `unix` is true, clients connect over a Unix socket.
     pub(crate) fn start_over(unix: bool) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
         let dir = std::env::temp_dir().join(format!("lock-bench-{port}"));
@@ -110,7 +111,7 @@ impl Server {
         cpu::of(self.child.id())
     }
 
-    /// Returns `INFO commandstats`.
+    /// Returns the answer to `INFO commandstats`.
     pub(crate) async fn command_stats(&self) -> String {
         let mut connection = self.connection().await;
         redis::cmd("INFO").arg("commandstats").query_async(&mut connection).await.expect("INFO")
@@ -156,7 +157,7 @@ where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
     let info = redis::RedisConnectionInfo::default().set_protocol(redis::ProtocolVersion::RESP3);
-    // Without a timeout, a busy machine causes no failure.
+    // There is no timeout, so that a busy machine causes no failure.
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
     let (connection, driver) =
         MultiplexedConnection::new_with_config(&info, stream, config).await.expect("says hello");
@@ -253,13 +254,12 @@ pub(crate) fn median_of(rounds: &[Round], time: impl Fn(&Round) -> Option<Durati
     Some(median(nanos))
 }
 
-/// Returns the median.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-/// Prints the median of `values`, and the median of their ratios to `base`, round by round.
+/// Prints the median of `values`, and the median of the ratios of each value to the value of the same round in `base`.
 pub(crate) fn row(name: &str, values: &[f64], base: &[f64]) {
     let ratios: Vec<_> = values.iter().zip(base).map(|(value, base)| value / base).collect();
     let (low, high) = ratios.iter().fold((f64::MAX, f64::MIN), |(low, high), r| (low.min(*r), high.max(*r)));

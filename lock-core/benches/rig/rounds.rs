@@ -94,7 +94,7 @@ pub(crate) async fn lock_round(
     round(server, tasks, cycle).await
 }
 
-/// Prints the medians of one kind, and the median of the ratios to `base`, round by round.
+/// Prints the medians of `rounds`, and the medians of the ratios of each round to the same round of `base`.
 pub(crate) fn print(name: &str, rounds: &[Round], base: &[Round]) {
     let median = |mut values: Vec<f64>| {
         values.sort_by(f64::total_cmp);

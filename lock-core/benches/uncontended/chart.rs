@@ -65,7 +65,7 @@ fn label(measured: &Measured, rate: f64) -> String {
     label
 }
 
-/// Formats a rate with three digits, or in thousands.
+/// Formats a rate: below 1,000 as a whole number, otherwise in thousands.
 fn thousands(rate: f64) -> String {
     match rate {
         rate if rate < 1_000.0 => format!("{rate:.0}"),

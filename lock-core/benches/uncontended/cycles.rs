@@ -1,4 +1,4 @@
-//! One cycle, acquire and release, of the library and of its baselines.
+//! Defines one cycle, which is an acquire and a release, of the library and of its baselines.
 
 use std::pin::Pin;
 use std::sync::Arc;

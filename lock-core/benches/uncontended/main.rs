@@ -1,4 +1,4 @@
-//! One uncontended cycle, acquire and release, compared with the cheapest equivalent.
+//! Measures one uncontended cycle (acquire and release), and compares it with the cheapest equivalent.
 //!
 //! ```sh
 //! cargo bench -p lock-core --features redis --bench uncontended
@@ -8,8 +8,9 @@
 //! ```
 //!
 //! On the memory store, the baseline is a tokio `Mutex`. On Redis, the baseline is a plain `SET key value NX PX ttl`
-//! and an `EVALSHA` that compares and deletes, through the same driver in the same run. It is sent in three ways: with
-//! gathered writes, with Nagle's algorithm, and with `TCP_NODELAY`. There are 1, 64 and 512 tasks, each on its own key.
+//! and an `EVALSHA` that compares and deletes, through the same driver in the same run. These are sent in three ways:
+//! with gathered writes, with Nagle's algorithm, and with `TCP_NODELAY`. There are 1, 64 and 512 tasks, each with its
+//! own key.
 //! The kinds take turns in short rounds, and each ratio compares values of one round. With `chart`, the tables are also
 //! drawn into a file.
 //!
@@ -18,7 +19,7 @@
 //!
 //! With `count`, the bench runs an exact number of cycles of one kind on one thread and nothing else, for a tool that
 //! counts instructions. The kinds are `mutex`, `memory`, `raw`, `redis`, `hot-mutex` and `hot`. The last two use one
-//! key for all tasks. The README explains how to run it.
+//! key for all tasks. The README explains how to run the tool.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
 mod chart;

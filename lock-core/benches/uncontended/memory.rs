@@ -27,7 +27,6 @@ pub(crate) fn locks(tasks: usize) -> Locks {
     Arc::new((LockManager::in_memory(), keys))
 }
 
-/// Locks and releases the task's own key.
 pub(crate) async fn lock_key(locks: Locks, task: usize) {
     let (locks, keys) = &*locks;
     let guard = locks.lock(keys[task].clone()).acquire().await.expect("nobody else has it");

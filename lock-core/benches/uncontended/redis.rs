@@ -16,7 +16,6 @@ struct Kind {
     cycle: Arc<dyn Fn(usize) -> Cycle + Send + Sync>,
 }
 
-/// The rounds of one kind.
 pub(crate) struct Measured {
     pub(crate) name: &'static str,
     pub(crate) rounds: Vec<Round>,

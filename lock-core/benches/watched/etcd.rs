@@ -29,8 +29,8 @@ pub(crate) struct Etcd {
     _driver: Driver,
 }
 
-/// The used fields of `LeaseGrantRequest` and its answer, `PutRequest`, `DeleteRangeRequest`, `TxnRequest` and its
-/// answer, as in rpc.proto of etcd.
+/// This message and the next ones are `LeaseGrantRequest` and its answer, `PutRequest`, `DeleteRangeRequest`,
+/// `TxnRequest` and its answer in rpc.proto of etcd, with only the fields that the bench uses.
 #[derive(Clone, PartialEq, prost::Message)]
 struct LeaseGrant {
     #[prost(int64, tag = "1")]
@@ -59,7 +59,7 @@ struct Delete {
     key: Vec<u8>,
 }
 
-/// The omitted operator has its default value, `=`.
+/// A condition of a transaction. Its operator is omitted, so the operator has its default value, `=`.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Compare {
     /// The compared field: 1 is the revision of the creation, 3 is the value.

@@ -1,5 +1,5 @@
-//! Compares etcd and ZooKeeper, whose waiters watch the entry before their own, with the least that a lock can write
-//! there.
+//! Compares the locks on etcd and ZooKeeper, where each waiter watches the queue entry before its own, with the fewest
+//! writes that any lock needs there.
 //!
 //! ```sh
 //! cargo bench -p lock-core --features etcd,zookeeper --bench watched              # both, about two minutes
@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The baseline creates and deletes one node or one entry through the same driver. It has no order, no waiters, and no
-//! fencing token. On etcd, a lock reads the entry before it changes it, which takes a transaction. This is a second
-//! baseline. The server is one process without a second member, on one core and without a disk. All clients have the
-//! other core, if the machine has two.
+//! fencing token. On etcd there is a second baseline, because a lock must read the entry before it changes the entry,
+//! which takes a transaction. The server is one process without a second member, on one core and without a disk. All
+//! clients have the other core, if the machine has two.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
 #[path = "../rig/cpu.rs"]

@@ -1,4 +1,4 @@
-//! A server for the bench.
+//! Starts a server of etcd or ZooKeeper for a bench.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -51,7 +51,8 @@ impl Server {
         )
     }
 
-    /// Starts the program on core 0, with this process on core 1, if the machine has two cores and `taskset`.
+    /// Starts the program. If the machine has two cores and `taskset`, the program runs on core 0, and this process on
+    /// core 1.
     fn start(mut command: Command, dir: PathBuf, port: u16, url: String, package: &str) -> Self {
         let spawned = command.current_dir(&dir).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let mut child = spawned.unwrap_or_else(|_| missing(package));
@@ -66,12 +67,11 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        // The server listens before it answers requests.
+        // The server listens for some time before it answers requests.
         std::thread::sleep(Duration::from_secs(2));
         Self { child, dir, port, url }
     }
 
-    /// Returns the CPU time of the server so far.
     pub(crate) fn cpu(&self) -> Duration {
         cpu::of(self.child.id()).unwrap_or_default()
     }
@@ -89,7 +89,7 @@ fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
 }
 
-/// Creates a folder, in memory if the machine has a folder there. The disk is not measured.
+/// Creates a folder, in memory if possible, because the bench does not measure the disk.
 fn directory() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };

@@ -13,7 +13,7 @@ use crate::zookeeper::ZooKeeper;
 
 const WAITING: usize = 32;
 
-/// A baseline that does the least that a lock can write, without the library.
+/// A baseline without the library, with the fewest writes that any lock needs.
 pub(crate) trait Least: Send + Sync {
     /// Creates and deletes one node or entry for a task.
     fn cycle(&self, task: usize) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;

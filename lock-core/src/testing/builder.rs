@@ -71,7 +71,7 @@ impl TestLocksBuilder {
     pub fn build(self) -> TestLocks {
         let Self { store, builder } = self;
         let manager = built(builder.build());
-        // The other process uses the store without the switches, so none of its calls fails.
+        // The other process uses the memory store directly, so the faults of the test do not affect it.
         let other = LockManager::builder(store.memory.clone()).service("another process");
         let other = built(other.namespace(manager.engine().namespace.clone()).build());
         let history = History::default();

@@ -23,7 +23,7 @@ pub enum StoreFault {
     Refused,
 }
 
-/// Returns the error of a call that fails in this way.
+/// Returns the error of a call that fails with this fault.
 impl From<StoreFault> for LockError {
     fn from(fault: StoreFault) -> Self {
         let (kind, text) = match fault {

@@ -16,8 +16,8 @@ pub struct TestEvent {
     pub key: String,
     /// The sort of event.
     pub what: Happened,
-    /// The fencing token, if it was known at the time of the event. The store returns the token with a grant. After a
-    /// hand-off inside its process, a request has no token until it requests one.
+    /// The fencing token, if it was known at the time of the event. The store returns the token with a grant. A lock
+    /// that was handed off inside its process has no token until the holder requests one.
     pub fencing_token: Option<FencingToken>,
     /// Whether the lock belonged to the other process (a [`TestHolder`](super::TestHolder)) and not to the code under
     /// test.

@@ -139,7 +139,8 @@ impl TestLocks {
     /// lock has several keys, all of them are lost.
     ///
     /// # Panics
-    /// Panics when the code under test does not hold the key. To wait for this, use [`until_held`](Self::until_held).
+    /// Panics when the code under test does not hold the key. To wait until it does, use
+    /// [`until_held`](Self::until_held).
     #[track_caller]
     pub fn lose(&self, key: impl IntoKey) {
         let key = self.full(&named(key));

@@ -24,11 +24,11 @@ pub(super) struct TestStore {
 pub(super) struct Switches {
     /// Whether every call fails.
     pub(super) down: bool,
-    /// The number of the next attempts to acquire that fail.
+    /// How many of the next attempts to acquire fail.
     pub(super) failing: u32,
     pub(super) fail_renewals: bool,
     pub(super) fail_releases: bool,
-    /// The way in which a call fails.
+    /// The fault with which calls fail.
     pub(super) fault: StoreFault,
     /// The duration of each call.
     pub(super) delay: Duration,
@@ -63,7 +63,7 @@ impl TestStore {
         self.switches.lock()
     }
 
-    /// Makes `call` after the delay, or fails it.
+    /// Waits for the delay. Then awaits `made`, or returns the fault if a call of this kind fails now.
     async fn make<T>(&self, call: Call, made: impl Future<Output = T> + Send) -> Result<T, StoreFault> {
         let delay = self.switches().delay;
         if !delay.is_zero() {

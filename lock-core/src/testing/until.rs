@@ -6,7 +6,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The number of checks before time advances. All other tasks can run between two checks.
 const LOOKS: usize = 100;
-/// The time by which the clock advances after these checks.
+/// The pause after these checks. A paused clock then advances by this time.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Waits until `happened` returns true. Returns false if this takes longer than [`PATIENCE`].

@@ -8,7 +8,7 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 use crate::owner::{Identity, Owner, OwnerRecord, OwnerSource};
 
-/// Creates claims without a manager. Each claim has a fresh owner, and is for one grant.
+/// Creates claims without a manager. Each claim has a fresh owner. Make a new claim for each grant.
 ///
 /// # Examples
 /// ```
@@ -29,7 +29,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Returns a source of claims. Its owners have a random part of their own.
+    /// Returns a source of claims. The owners of each source have a different random part.
     ///
     /// # Errors
     /// [`Unavailable`](LockErrorKind::Unavailable) when the operating system returns no random bytes.

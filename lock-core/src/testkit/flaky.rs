@@ -91,7 +91,7 @@ pub struct FlakyControl(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     plans: [Mutex<Plan>; Operation::COUNT],
-    /// The number of calls of `heal`. A hanging call waits until this number changes.
+    /// Counts the calls of `heal`. A hanging call waits until this number changes.
     healed: watch::Sender<u64>,
 }
 
@@ -152,13 +152,13 @@ fn error(operation: Operation, what: &str) -> LockError {
 }
 
 impl FlakyControl {
-    /// Makes the next `times` calls of `operation` fail with `fault`, after the faults that are already planned.
+    /// Makes the next `times` calls of `operation` fail with `fault`. Faults that are already planned come first.
     pub fn fail_next(&self, operation: Operation, fault: Fault, times: u64) {
         self.plan(operation).faults.push_back((fault, times));
     }
 
-    /// Makes every call of `operation` fail with `fault` until [`heal`](Self::heal), after the faults that are already
-    /// planned.
+    /// Makes every call of `operation` fail with `fault` until [`heal`](Self::heal). Faults that are already planned
+    /// come first.
     pub fn fail_always(&self, operation: Operation, fault: Fault) {
         self.fail_next(operation, fault, u64::MAX);
     }

@@ -1,11 +1,11 @@
-//! Records the holders of keys with times, and checks the record afterwards.
+//! Records which worker held which key and when, and checks the record afterwards.
 //!
 //! Workers record every hold. [`check()`] finds two sorts of faults: holds of one key that certainly overlapped
 //! although they exclude each other, and fencing tokens whose order contradicts the order in time.
 //!
-//! Only certain times count. A hold begins when its grant was *answered*. It ends when its release was *called*, or at
-//! its local deadline if the deadline is earlier. So delays in the network cause no false violation, if all times come
-//! from one clock.
+//! A hold counts only for the time in which the worker certainly held the key. This time begins when the acquire was
+//! *answered*. It ends when the release was *called*, or at the local deadline if that is earlier. So delays in the
+//! network cause no false violation, if all times come from one clock.
 
 mod check;
 #[cfg(test)]
@@ -58,8 +58,9 @@ pub enum Violation {
         /// All holds at that moment, in the order in which they began. There is one hold more than there are permits.
         holds: Vec<Hold>,
     },
-    /// The later of two holds was requested after the earlier was granted, and one of them held the key alone. But the
-    /// later fencing token is not larger. Two holds with the same token are also reported in this way.
+    /// Two fencing tokens are in the wrong order. The later hold was requested after the earlier hold was granted, and
+    /// one of the two allows no other holder, but the later token is not larger. Two holds with the same token are also
+    /// reported in this way.
     TokenOrder {
         /// The earlier hold. Its token is larger than the later token, or the same.
         first: Box<Hold>,

@@ -2,7 +2,7 @@
 //!
 //! - [`contract`]: the suite that every backend must pass. The [`Capability`](crate::backend::Capability) of the
 //!   backend selects the cases.
-//! - [`history`]: records the holders of keys with times, and finds two holders at once, or fencing tokens in the wrong
+//! - [`history`]: records who held each key and when. It finds two holders at once, and fencing tokens in the wrong
 //!   order.
 //! - [`Flaky`]: a backend that wraps another backend and fails on demand, before or after the store has executed the
 //!   call.
@@ -36,7 +36,7 @@ pub mod scripts;
 mod session;
 #[doc(hidden)]
 pub mod simulation {
-    //! Hooks for the simulation of this workspace, which are not part of the public interface.
+    //! Hooks for the simulation of this workspace. They are not part of the public interface.
 
     pub use crate::simulation::{Dialling, Inside, Stream, World, enter};
 }

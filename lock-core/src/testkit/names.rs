@@ -1,4 +1,4 @@
-//! Makes host names for tests, which resolve to several addresses.
+//! Lets a test choose the addresses to which a host name resolves.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,8 @@ use crate::sync::Mutex;
 
 static NAMES: Mutex<Vec<(String, Vec<SocketAddr>)>> = Mutex::new(Vec::new());
 
-/// Makes `host` resolve to `addresses`, for every network store of this process. The port of a URL is ignored.
+/// Makes `host` resolve to `addresses`, for every network store of this process. Connections use the ports of
+/// `addresses`, and ignore the port of the URL.
 pub fn lead(host: &str, addresses: &[SocketAddr]) {
     let mut names = NAMES.lock();
     names.retain(|(name, _)| name != host);

@@ -3,7 +3,7 @@
 
 use crate::backend::redis::scripts::Script;
 
-/// Returns the text of the script with this name, such as `AcquireAll`, for a server that has all keys.
+/// Returns the text of the script with this name, such as `AcquireAll`, as a single server receives it.
 #[must_use]
 pub fn shipped(name: &str) -> Option<String> {
     let script = Script::ALL.into_iter().find(|script| format!("{script:?}") == name)?;

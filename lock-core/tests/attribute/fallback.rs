@@ -12,7 +12,7 @@ use lock_core::{LockError, LockErrorKind, LockManager, distributed_lock};
 
 use crate::support::{assert_send, hold, is_held};
 
-/// A value that can be moved only once.
+/// A value that cannot be cloned, so only one of the body and the fallback gets it.
 #[derive(Debug, PartialEq)]
 struct Order(u64);
 
@@ -83,7 +83,6 @@ async fn a_pattern_with_a_name_for_the_whole_is_passed_on_and_names_the_key() {
     assert_eq!(of_a_pattern_with_a_name(&locks, (3, 4)).await.unwrap(), By::Fallback(7));
 }
 
-/// Counts the calls of each function.
 #[derive(Default)]
 struct Runs {
     bodies: AtomicUsize,
@@ -408,7 +407,7 @@ async fn an_answer_may_be_borrowed() {
     assert!(shop.locks_of().await.is_none());
 }
 
-/// A parameter that is not passed to the fallback is dropped before the release, as it is without a fallback.
+/// If the fallback is not called, both parts of the parameter are dropped before the release, as without a fallback.
 #[tokio::test]
 async fn a_parameter_that_was_taken_apart_is_dropped_under_the_lock() {
     struct Witness(LockManager, Arc<AtomicUsize>);

@@ -3,7 +3,6 @@
 
 use lock_core::{LockError, LockManager, distributed_lock};
 
-/// A shop.
 struct Shop {
     locks: LockManager,
 }

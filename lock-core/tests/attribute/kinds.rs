@@ -25,7 +25,8 @@ async fn readers_are_inside_together_and_keep_a_writer_out() {
     let (locks, inside) = (LockManager::in_memory(), Barrier::new(3));
     let writer = async {
         tokio::task::yield_now().await;
-        // Both readers wait at the barrier for a third task. That task is not the writer, which is refused.
+        // Both readers wait at the barrier inside their bodies. The writer is refused, so this future, and not the body
+        // of the writer, is the third at the barrier.
         assert!(write(&locks, 7, &inside).await.unwrap_err().is_contended());
         inside.wait().await;
     };

@@ -176,10 +176,10 @@ macro_rules! unmentioned {
     };
 }
 
-// The two parameters have the same spelling but are different names.
+// Both parameters are spelled `note`, but they are different names, because only one of them comes from the macro.
 unmentioned!(no_look_at, note);
 
-/// The rule includes parameters, and parts of parameters, that the body does not mention.
+/// Parameters, and parts of parameters, that the body does not mention are dropped before the release too.
 #[tokio::test]
 async fn parameters_are_dropped_before_the_lock_is_given_back() {
     let locks = LockManager::in_memory();
@@ -192,7 +192,7 @@ async fn parameters_are_dropped_before_the_lock_is_given_back() {
     assert_eq!(locks.held(), 0);
 }
 
-/// Records on drop whether the manager still exists.
+/// Records on drop whether there is a current manager.
 struct Looks(Arc<AtomicBool>);
 
 impl Drop for Looks {

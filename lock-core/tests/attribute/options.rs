@@ -75,7 +75,7 @@ async fn the_key_is_rendered_once_and_its_values_are_encoded() {
         held.release().await
     });
     let renderings = AtomicUsize::new(0);
-    // The call waits for two seconds, and tries many times.
+    // The call waits for two seconds and tries many times, but renders its key once.
     assert_eq!(rendered(&locks, Counted(&renderings)).await.unwrap(), "a<b:a%2F0");
     assert_eq!(renderings.load(Ordering::Relaxed), 1);
 }
@@ -126,7 +126,7 @@ async fn the_owner_record_says_which_function() {
     assert!(told.contains("options::labelled"), "{told}");
 }
 
-/// Returns the record of the key's holder that another task can read.
+/// Returns the error of a request from another task. Its text contains the record of the holder of the key.
 async fn holder(locks: &LockManager) -> Result<String, LockError> {
     let request = locks.lock("label").strategy(fail_fast());
     let error = tokio::spawn(request.acquire()).await.expect("the asker ran").expect_err("held");
@@ -314,7 +314,7 @@ async fn report_of_the_day(locks: &LockManager, runs: &Mutex<u32>) -> Result<Opt
     Ok(Some(()))
 }
 
-/// The README says this of several machines whose clocks differ by less than `min_hold` without the wait.
+/// Only one machine runs the job if the clocks of the machines differ by less than `min_hold` minus `wait`.
 #[tokio::test(start_paused = true)]
 async fn of_many_that_start_a_nightly_job_one_runs_it() {
     let (store, runs) = (Memory::new(), Arc::new(Mutex::new(0)));
@@ -334,7 +334,7 @@ async fn of_many_that_start_a_nightly_job_one_runs_it() {
     assert_eq!((ran, *runs.lock().unwrap()), (1, 1), "the others were skipped");
 }
 
-/// A strategy that records the pauses that it receives.
+/// A strategy that records the pauses of each backoff that it receives.
 #[derive(Debug, Default, Clone)]
 struct Noting(Arc<Mutex<Vec<Duration>>>);
 

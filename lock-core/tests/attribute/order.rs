@@ -49,7 +49,8 @@ async fn a_span_of_instrument_below_contains_the_wait_and_one_above_begins_after
     let locks = LockManager::in_memory();
     let spans = Spans::default();
     let opened = |name| spans.0.lock().unwrap().contains(&name);
-    // With only one subscriber, another test that reaches a call site first disables that call site for all tests.
+    // If there is only one subscriber and a test without a subscriber reaches a call site first, tracing disables that
+    // call site for all tests.
     let _second = tracing::Dispatch::new(Spans::default());
     let _told = tracing::subscriber::set_default(spans.clone());
     let held = hold(&locks, "k").await;

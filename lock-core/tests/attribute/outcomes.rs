@@ -211,7 +211,8 @@ impl Subscriber for ErrorLog {
 async fn a_failure_is_no_skip() {
     let probe = Probe::new();
     let log = ErrorLog::default();
-    // With only one subscriber, another test that reaches a call site first disables that call site for all tests.
+    // If there is only one subscriber and a test without a subscriber reaches a call site first, tracing disables that
+    // call site for all tests.
     let _second = tracing::Dispatch::new(ErrorLog::default());
     let _logged = tracing::subscriber::set_default(log.clone());
 

@@ -61,7 +61,8 @@ async fn several(locks: &LockManager, from: u64, to: u64) -> Result<(), LockErro
 #[tokio::test]
 async fn the_template_of_every_lock_is_told_as_it_was_written() {
     let (locks, templates) = (LockManager::in_memory(), Templates::default());
-    // With only one subscriber, another test that reaches a call site first disables that call site for all tests.
+    // If there is only one subscriber and a test without a subscriber reaches a call site first, tracing disables that
+    // call site for all tests.
     let _second = tracing::Dispatch::new(Templates::default());
     let _told = tracing::subscriber::set_default(templates.clone());
     one(&locks, 7).await.unwrap();

@@ -1,4 +1,4 @@
-//! Trait methods: native, with a default body, and below `#[async_trait]`. Also other attributes around this attribute.
+//! Trait methods: native, with a default body, and below `#[async_trait]`. Also functions with several attributes.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -103,7 +103,7 @@ impl Local for Shop {
     }
 }
 
-/// This method is the code that `#[async_trait]` generates, written by hand.
+/// This function has the form that `#[async_trait]` generates, written by hand.
 #[distributed_lock(key = "hand:<id>", manager = locks)]
 fn by_hand(
     locks: &LockManager,

@@ -1,4 +1,5 @@
-//! The tests find the profiles that attributes of this program name, even if no code calls the function.
+//! Tests that the manager finds the profiles that the attributes of this program name, even if no code calls the
+//! function.
 
 use std::fmt::Debug;
 
@@ -95,7 +96,7 @@ fn several_keys_need_a_profile_with_one_holder() {
     assert!(error.contains("kind is fair, but several keys have one holder each"), "{error}");
 }
 
-/// The check finds the error, and a reload finds it too and then changes nothing.
+/// Both the check and a reload find the error. The reload then changes nothing.
 #[test]
 fn what_a_call_would_refuse_is_found_before() {
     let cases = [
@@ -151,7 +152,7 @@ fn a_reload_keeps_what_attributes_name() {
     locks.validate(["unused"]).unwrap_err();
 }
 
-/// The attribute has only a key and a profile.
+/// The attribute has only a key and a profile, so all options are from the profile.
 #[tokio::test(start_paused = true)]
 async fn an_attribute_has_all_from_its_profile() {
     let file = File::new("[profile.checkout]\nkind = \"semaphore\"\npermits = 2\nstrategy = \"fail_fast\"");

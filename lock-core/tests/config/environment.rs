@@ -1,4 +1,5 @@
-//! Tests of environment variables, each in its own process. To change them in this process would need unsafe code.
+//! Tests of environment variables. Each test runs in its own process, because only unsafe code can change the variables
+//! of this process.
 
 use std::process::Command;
 
@@ -9,7 +10,7 @@ use crate::{File, millis};
 /// The variable with the path of the file that the child process reads.
 const FILE: &str = "TEST_CONFIG_FILE";
 
-/// This variable is set in the child process, which has the tested variables.
+/// The variable that marks the child process. The tested variables are set there.
 const CHILD: &str = "TEST_CONFIG_CHILD";
 
 /// Returns whether this is the child process, which has the variables. Otherwise runs the test `name` in a child

@@ -18,7 +18,7 @@ async fn the_next_request_has_what_the_file_says_now() {
     assert_eq!(held.remaining(), millis(998));
     assert_eq!(request().acquire().await.unwrap_err().kind(), LockErrorKind::Contended);
 
-    // A request uses the profile of the time when it is sent, not of the time when it was made.
+    // A request uses the profile as it is when the request is sent, not when the request was made.
     let made_before = request();
     file.write("[profile.pay]\nttl = \"200ms\"\nstrategy = \"retry\"\nwait = \"70ms\"");
     locks.reload().unwrap();
@@ -83,12 +83,12 @@ async fn a_profile_has_its_kind_where_the_request_names_none() {
     assert_eq!(one.remaining(), millis(498), "the ttl of the program");
     assert!(request().try_acquire().await.unwrap().is_none());
     drop((one, two));
-    // These requests name their kind, so the kind of the profile does not count.
+    // The next two requests name their kind, which overrides the kind of the profile.
     let (one, two) = (locks.lock("l").profile("pool"), locks.request("m", Kind::Read).profile("pool"));
     let (_one, _two) = (one.acquire().await.unwrap(), two.acquire().await.unwrap());
     assert!(locks.lock("l").try_acquire().await.unwrap().is_none());
     assert!(locks.read("m").try_acquire().await.unwrap().is_some());
-    // Without a profile there is one holder, which may enter its own lock again.
+    // Without a profile and without a kind, the lock has one holder, which may enter its own lock again.
     let _alone = locks.request("n", None).acquire().await.unwrap();
     assert!(locks.lock("n").try_acquire().await.unwrap().is_none());
     let error = locks.all(["a", "b"]).profile("pool").acquire().await.unwrap_err();

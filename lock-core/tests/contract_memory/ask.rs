@@ -1,4 +1,4 @@
-//! Acquires with broken answers.
+//! Calls of `acquire` with planted bugs.
 
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ impl Broken {
                 let _ = self.reset(&claim, claim.ttl);
             }
             Fault::DroppedTryTakes => {
-                // Another owner has the grant until the request is answered.
+                // Another owner has the key until the request is answered. If the request is dropped, that owner keeps
+                // the key.
                 let mut early = claim.clone();
                 early.owner = lock_core::testkit::Claims::new()?.owner();
                 let taken = self.inner.acquire(&early, Ask::Try).await?;

@@ -23,7 +23,6 @@ use lock_core::backend::{
 use lock_core::key::Key;
 use lock_core::{GrantId, Listed, LockError, LockErrorKind, LockInfo, Result};
 
-/// A memory store with one planted bug.
 #[derive(Clone, Debug)]
 pub(crate) struct Broken {
     inner: Memory,
@@ -36,7 +35,6 @@ pub(crate) struct Broken {
 struct State {
     /// The last granted claim of each key.
     holders: HashMap<String, Claim>,
-    /// The queued claims.
     waiting: Vec<Claim>,
     listeners: HashMap<u128, Weak<dyn Listener>>,
     latches: Latches,

@@ -13,7 +13,7 @@ pub(crate) enum Fault {
     KeptIsRenewed,
     /// A renewal of a free key acquires the key.
     RenewResurrects,
-    /// A renewal sets the lease, shorter or longer.
+    /// A renewal sets the lease, even if that shortens the lease.
     RenewShortens,
     /// A renewal is answered with success and does nothing.
     RenewDoesNothing,
@@ -27,7 +27,7 @@ pub(crate) enum Fault {
     NotIdempotent,
     /// A repeated acquire returns another token.
     AnotherToken,
-    /// A repeated acquire sets the lease, shorter or longer.
+    /// A repeated acquire sets the lease, even if that shortens the lease.
     AcquireShortens,
     /// Every fifth claim of a held key is granted too.
     TwoHolders,
@@ -65,7 +65,7 @@ pub(crate) enum Fault {
     NoPlaceForBarging,
     /// A holder that asks for waiters gets the answer that there are none.
     SeesNobody,
-    /// A holder that asks for waiters gets an answer even if it has lost the key.
+    /// If no claim waits, an owner that has lost the key gets the answer that no others wait.
     SeesNoHolder,
     /// A writer that waits for readers is not queued, although the answer says that it is.
     NoPlaceForWriters,
@@ -75,7 +75,7 @@ pub(crate) enum Fault {
     WrongPositions,
     /// A refusal names the first of several keys, even if another one is held.
     NamesFirstOfSeveral,
-    /// The error about another kind of lock names the first of several keys.
+    /// The error about another kind of lock names the first of several keys, even if another one is in use.
     BlamesFirstOfSeveral,
     /// A refusal names the last holder of a kept key as if it still held the key.
     KeptLooksHeld,
@@ -101,7 +101,7 @@ pub(crate) enum Fault {
     DowngradeOvertakes,
     /// A reader that acquires exclusively becomes a writer.
     Upgrades,
-    /// Only the first of several keys is checked.
+    /// A claim of several keys acquires only the first of them.
     FirstOfSeveral,
     /// If another of several keys is held, the first key remains acquired.
     LeavesPart,
@@ -123,7 +123,7 @@ pub(crate) enum Fault {
     LatchForEver,
     /// A count-down or a wait does not extend the lease of a latch.
     LatchNotKept,
-    /// Every step sets the lease of a latch, shorter or longer.
+    /// Every step sets the lease of a latch, even if that shortens the lease.
     LatchShortens,
     /// Counting down sets a latch that is not set.
     LatchFromNothing,

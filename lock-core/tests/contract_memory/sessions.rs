@@ -14,8 +14,8 @@ use lock_core::testkit::contract::{self, Report, Subject};
 use lock_core::testkit::{Claims, SessionControl, SessionStore};
 use lock_core::{GrantId, Listed, LockError, LockErrorKind, LockInfo, LossReason, Result};
 
-/// Returns the cases that do not apply to a store whose grants live in sessions. In such a store no lease expires and
-/// no key is kept. Apart from that, it only lacks latches.
+/// Returns the cases that do not apply to a store whose grants live in sessions. In this store no lease expires, no key
+/// is kept after its release, and waiters send no heartbeats. It has no latches.
 fn not_applicable() -> Vec<String> {
     let plain = [
         "downgrade::has_the_lease_of_its_ttl",
@@ -105,7 +105,6 @@ async fn every_broken_session_is_caught_and_every_case_catches_one() {
     assert!(idle.is_empty(), "no session is broken in the way that these are about: {idle:?}");
 }
 
-/// The bugs of a broken session.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
@@ -263,7 +262,8 @@ impl Backend for Broken {
                 state.holders.insert(claim.key.as_str().to_owned(), claim.clone());
             }
             Attempt::Held(held) if held.queued_at.is_some() && self.fault == Fault::KeepsItsPlaces => {
-                // A process whose session never ends adds an entry behind this one. That entry outlives the session.
+                // A process whose session never ends adds an entry behind this one. That entry outlives the session of
+                // the claim.
                 let ghost = self.ghosts.claim(&claim.key, claim.mode, claim.queue, claim.ttl);
                 drop(now(self.inner.acquire(&ghost, ask)));
             }

@@ -87,7 +87,8 @@ fn a_command_knows_its_lock(bed: &Bed, key: &str) {
 
 fn a_signal_is_forwarded(bed: &Bed, key: &str, signal: Signal, name: &str) {
     let log = Log::new();
-    // The inner shell is a child of the command. A shell makes its background processes ignore INT and QUIT.
+    // The inner shell is a background process of the command. The cases do not send INT or QUIT, because a shell makes
+    // its background processes ignore them.
     let inner = format!(
         "trap '{}; exit 0' {name}; {}; while :; do sleep 0.05; done",
         log.says(name),

@@ -69,7 +69,6 @@ impl Ctl {
     }
 }
 
-/// A running program.
 pub(crate) struct Running {
     process: Child,
     said: Directory,
@@ -109,7 +108,8 @@ impl Running {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Waits for the warden of this program and returns its id. The warden `before` does not count.
+    /// Waits for the warden of this program, and returns the id of the warden: the process that ends the command if
+    /// `lockctl` cannot. The warden `before` does not count.
     pub(crate) fn warden(&self, before: Option<Pid>) -> Pid {
         let mut found = None;
         until("it has a warden", || {
@@ -134,7 +134,6 @@ impl Running {
         processes.filter(is_warden).collect()
     }
 
-    /// Waits for the end of the program.
     pub(crate) fn end(mut self) -> Said {
         let mut status = None;
         until("lockctl ends", || {
@@ -148,7 +147,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // If a test has failed, the program still runs.
+        // If a test has failed, the program may still run.
         let _ = self.process.kill();
     }
 }
@@ -161,7 +160,6 @@ fn said(output: Output) -> Said {
     Said { code, out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// Waits until `is_so` returns true.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {

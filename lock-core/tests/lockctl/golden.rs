@@ -57,7 +57,6 @@ impl Record {
         }
     }
 
-    /// Compares the record with its file.
     fn compare(&self) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lockctl/golden").join(self.name);
         if std::env::var_os("LOCKCTL_GOLDEN").is_some() {
@@ -73,7 +72,6 @@ impl Record {
     }
 }
 
-/// Masks a line of text, or of JSON.
 fn masked(line: &str) -> String {
     if let Ok(mut value) = serde_json::from_str::<Value>(line)
         && value.is_object()

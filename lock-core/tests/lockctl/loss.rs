@@ -15,7 +15,7 @@ use crate::bed::Bed;
 use crate::ctl::{Ctl, Running};
 use crate::log::Log;
 
-/// The ttl of the leases. A command is killed when a tenth of it remains, which is enough on a busy machine.
+/// The ttl of the leases. A command is killed when a tenth of its lease remains. This is enough time on a busy machine.
 pub(crate) const TTL: &str = "6s";
 const TIMES: [&str; 4] = ["--ttl", TTL, "--grace", "300ms"];
 
@@ -23,7 +23,7 @@ fn start(ctl: &Ctl, key: &str, options: &[&str], command: &[&str]) -> Running {
     ctl.start(&[&["run", key], &TIMES[..], options, &["--"], command].concat())
 }
 
-/// Starts a command whose lease is not renewed. For this command, the store seems to be down.
+/// Starts a command whose lease is not renewed, as if the store were down.
 fn start_with_one_lease(bed: &Bed, key: &str, command: &str) -> Running {
     start(&bed.ctl, key, &["--no-renew"], &["sh", "-c", command])
 }
@@ -120,7 +120,7 @@ fn a_command_that_the_warden_has_ended_was_stopped() {
     log.until_all(&["x"]);
     run.signal(Signal::STOP);
     log.until_all(&["ended"]);
-    // After this signal, lockctl renews its lease in time.
+    // After this signal, lockctl renews its lease in time, but the warden has already ended the command.
     run.signal(Signal::CONT);
     is_lost(run, "a");
 }
@@ -161,8 +161,8 @@ fn a_program_that_was_replaced_starts_its_warden_again() {
     let bed = Bed::redis();
     let log = Log::new();
     let program = log.path("lockctl");
-    // Another process copies the file. If this one did, a command that another test starts at this moment would inherit the
-    // open file, and a file that is open for writing cannot be run.
+    // Another process copies the file. If this process did, a command that another test starts at this moment would
+    // inherit the open file, and a file that is open for writing cannot be run.
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_lockctl")).arg(&program).status();
     assert!(copied.expect("cp runs").success());
     let mut command = bed.ctl.program(&program);

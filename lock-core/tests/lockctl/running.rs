@@ -1,4 +1,4 @@
-//! Tests exit codes of the other commands, kinds of locks, and what remains in the store.
+//! Tests the exit codes of commands, the kinds of locks, and what remains in the store.
 
 use lock_tests::RedisServer;
 use rustix::process::Signal;

@@ -1,12 +1,12 @@
-//! A store that is away from the grant on, for longer than the short lease of a grant from the queue.
+//! Tests a store that cannot be reached from the time of a grant until the short lease of the grant has expired.
 
 use lock_tests::{Flow, Proxy, RedisServer};
 
 use crate::ctl::{Ctl, until};
 use crate::log::Log;
 
-/// A grant from the queue lasts at most 2 s until its first renewal. If it ends before that, no command has started, so
-/// `run` requests the lock again.
+/// The lease of a grant from the queue is at most 2 s long until its first renewal. If it ends before the renewal, no
+/// command has started, so `run` requests the lock again.
 #[test]
 fn a_grant_that_ends_before_its_renewal_is_requested_again() {
     let server = RedisServer::start();

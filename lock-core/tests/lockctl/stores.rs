@@ -46,7 +46,7 @@ fn an_unread_token_is_given_back(ctl: &Ctl) {
     ctl.until_held("unread", 0);
 }
 
-/// Runs each other command once on the store.
+/// Runs commands that `CASES` does not test, such as `hold` and `leader`, once on the store.
 fn others_work(bed: &Bed) {
     let ctl = &bed.ctl;
     let said = ctl.run(&["ping"]);

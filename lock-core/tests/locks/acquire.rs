@@ -79,7 +79,7 @@ async fn a_waiter_gets_the_key_as_soon_as_it_is_free() {
 #[tokio::test(start_paused = true)]
 async fn a_crashed_holder_costs_its_ttl() {
     let locks = LockManager::in_memory();
-    // The guard is not renewed and not released, like that of a holder that died.
+    // The lock is not renewed and not released, as if its holder had died.
     let guard = locks.lock("k").ttl(millis(500)).renew(false).acquire().await.unwrap();
     std::mem::forget(guard);
     let start = Instant::now();
@@ -229,7 +229,7 @@ async fn a_release_by_another_manager_is_heard_in_the_first_pause() {
     assert!(freed.elapsed() < millis(5), "{:?}", freed.elapsed());
 }
 
-/// A future that awaits an acquisition is at least as large as the acquisition, and so is the task of a request.
+/// A task that awaits an acquisition contains its future, so the task is at least as large as this future.
 #[tokio::test(start_paused = true)]
 async fn the_future_of_an_acquisition_is_small() {
     let locks = LockManager::in_memory();

@@ -57,7 +57,7 @@ async fn each_bad_request_is_a_distinct_error_that_says_what_to_do() {
     assert_eq!(locks.held(), 0);
 }
 
-/// One script visits all keys of a request, and the server executes nothing else during the script.
+/// A server executes nothing else while a script visits all keys of a request, so a manager limits the number of keys.
 #[tokio::test]
 async fn how_many_keys_a_request_may_have_is_the_managers() {
     let builder = |max| LockManager::builder(lock_core::backend::memory::Memory::new()).max_keys(max);

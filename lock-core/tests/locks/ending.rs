@@ -74,7 +74,7 @@ async fn a_shutdown_tells_the_body_and_counts_the_releases_that_are_not_answered
     tokio::time::sleep(millis(1)).await;
     let report = locks.shutdown(millis(100)).await;
     assert_eq!(report.revoked, ["k"]);
-    // The release of the body's lock is also unanswered, so there are at least three.
+    // The release of the body's lock is also unanswered, so at least three releases are.
     assert!(report.unanswered >= 3, "{}", report.unanswered);
     assert_eq!(running.await.unwrap().unwrap_err().loss_reason(), Some(LossReason::ShutDown));
 }
@@ -236,8 +236,8 @@ enum Then {
     Panics,
 }
 
-/// If there is only one subscriber and another test reaches a call site first, tracing disables that call site for all
-/// tests. If there are two, tracing asks each of them.
+/// Returns a second subscriber. If there is only one and another test reaches a call site first, tracing disables that
+/// call site for all tests. If there are two, tracing asks each of them.
 fn second_log() -> tracing::Dispatch {
     tracing::Dispatch::new(Events(tracing::Level::WARN, Arc::default(), Then::GoesOn))
 }

@@ -101,7 +101,7 @@ async fn nobody_waits_longer_than_their_bound_for_a_store_that_is_down() {
     drop(waiting.await.unwrap().unwrap());
 }
 
-/// Without this rule, releases of locks that were never acquired would accumulate during an outage.
+/// If such requests were released, releases of locks that were never acquired would accumulate during an outage.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_was_never_sent_is_not_released() {
     let (locks, control, _) = flaky();

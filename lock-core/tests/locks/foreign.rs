@@ -41,7 +41,8 @@ impl<E: Fn() + Send + Sync + 'static, S: Fn(&Event<'_>) + Send + Sync + 'static>
     }
 }
 
-/// If there is only one log and another test reaches a span or an event first, tracing disables it for all tests.
+/// Returns a second log. If there is only one log and another test reaches a span or an event first, tracing disables
+/// that span or event for all tests.
 fn second_log() -> tracing::Dispatch {
     tracing::Dispatch::new(Log { ends: || {}, says: |_: &Event<'_>| {} })
 }
@@ -71,7 +72,8 @@ fn a_log_may_ask_who_leads_when_a_term_ends() {
             });
         });
     });
-    // The election runs in another thread. If it called the log while it held its own lock, that thread would deadlock.
+    // The election runs in another thread. If the election called the log under its own mutex, that thread would
+    // deadlock.
     let waits = std::iter::repeat_with(|| std::thread::sleep(millis(10)));
     assert!(waits.take(6_000).any(|()| leads.is_finished()), "a deadlock");
     leads.join().expect("no panic");
@@ -130,7 +132,7 @@ async fn a_log_that_panics_ends_no_release() {
     assert!(next.is_ok() && store.releases().len() >= 3);
 }
 
-/// Over a store in this process, such a term begins and ends without any wait.
+/// On a store in this process, a term whose `max_hold` is over at once begins and ends without any wait.
 #[tokio::test(start_paused = true)]
 async fn a_leader_whose_terms_are_over_at_once_pauses() {
     let election = LockManager::in_memory().leader("k");

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::scripted::{Scripted, no_answer};
 use crate::{is_free, millis};
 
-/// Returns a manager whose store answers each release with a delay.
+/// Returns a manager and its scripted store.
 fn slow() -> (LockManager, Scripted) {
     let (locks, store) = Scripted::manager(|_| {});
     (locks, store)
@@ -374,8 +374,7 @@ async fn releases_do_not_crowd_the_store() {
     assert_eq!(store.script().released, 1_000);
 }
 
-/// This also holds for a body that is not an `async` block. Its values are dropped with its future, not when the body
-/// ends.
+/// The body is not an `async` block, so its values are dropped with its future, and not when the body ends.
 #[tokio::test(start_paused = true)]
 async fn what_the_body_holds_is_dropped_before_the_release() {
     struct Witness(Scripted);

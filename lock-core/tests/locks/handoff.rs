@@ -20,8 +20,8 @@ fn wait(locks: &LockManager, key: &str) -> lock_core::LockRequest {
     locks.lock(key).strategy(strategy::wait())
 }
 
-/// Runs `tasks` tasks of each manager. Each task acquires the lock `times` times. Returns the managers in the order of
-/// their holds.
+/// Runs `tasks` tasks of each manager. Each task acquires the lock `times` times. Returns the number of the manager for
+/// each hold, in order.
 async fn load(managers: &[LockManager], tasks: usize, times: usize, body: Duration) -> Vec<usize> {
     let order = Arc::new(Mutex::new(Vec::new()));
     let alone = Arc::new(AtomicBool::new(false));
@@ -85,13 +85,14 @@ async fn the_turns_end_after_a_slice_when_others_wait() {
     let order = load(&managers, 8, 100, Duration::ZERO).await;
     assert_eq!(order.len(), 2_400);
     let runs: Vec<usize> = order.chunk_by(|one, other| one == other).map(<[usize]>::len).collect();
-    // A slice has the first hold, 64 hand-offs, and one hand-off that may precede the notification.
+    // A manager holds the key at most 66 times in a row: the first hold, one hand-off that may precede the notification
+    // that others wait, and 64 hand-offs after it.
     assert!(runs.iter().all(|run| *run <= 66), "the longest slices: {runs:?}");
     let calls = store.calls().all();
     assert!(calls <= 24 * 2 + 3 * (2_400 / 64 + 10), "{calls} calls");
     assert!(store.is_empty());
 
-    // This slice is limited by time: a body of 4 ms allows three hand-offs within 10 ms.
+    // Here the limit is the time: with bodies of 4 ms, three hand-offs are possible within 10 ms.
     let order = load(&managers, 4, 20, millis(4)).await;
     let runs: Vec<usize> = order.chunk_by(|one, other| one == other).map(<[usize]>::len).collect();
     assert!(runs[1..].iter().all(|run| *run <= 4), "{runs:?}");
@@ -183,7 +184,8 @@ async fn a_process_keeps_its_place_when_its_first_waiter_gives_up() {
     holder.release().await.unwrap();
     tokio::time::sleep(millis(1)).await;
     assert!(second.is_finished() && !behind.is_finished());
-    // The queue entry has the lease of the waiter that gave up. A renewal changes it to the lease of the second waiter.
+    // The queue entry has the lease of the waiter that gave up. A renewal changes this lease to that of the second
+    // waiter.
     let guard = second.await.unwrap().unwrap();
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(guard.is_held() && !behind.is_finished());

@@ -511,7 +511,8 @@ async fn turns_of_a_short_ttl_on_a_long_lease_do_not_storm_the_store() {
     holder.release().await.unwrap();
     while set.join_next().await.is_some() {}
     let renewals = store.calls().renewals - before;
-    // In addition, one renewal in 50 ms is allowed. On a slow machine, a turn may outlast a part of its lease.
+    // In addition to 100 renewals, 20 in each second are allowed, because on a slow machine a holder may need so long
+    // that its lease is renewed.
     let due = 100.0 + 20.0 * start.elapsed().as_secs_f64();
     assert!((renewals as f64) < due, "{renewals} renewals for 8000 turns in {:?}", start.elapsed());
 }

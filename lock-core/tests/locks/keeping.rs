@@ -89,8 +89,8 @@ async fn a_lock_is_held_for_the_lease_that_a_renewal_gave_and_not_for_the_one_it
     drop(guard);
 }
 
-/// This also applies to background renewals, and when the new lease ends later than the previous one. The requested ttl
-/// does not count.
+/// The renewals are sent in the background, and the new lease ends later than the previous one. The requested ttl does
+/// not count.
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_lost_at_the_end_of_the_lease_that_the_last_renewal_gave() {
     let (locks, store) = store();
@@ -315,7 +315,7 @@ async fn a_short_lease_is_renewed_in_time_after_a_long_one() {
     }
 }
 
-/// A call waits for its slowest answer, but not longer than its shortest lease allows.
+/// A call that renews several leases waits for its slowest answer, but not longer than its shortest lease allows.
 #[tokio::test(start_paused = true)]
 async fn short_leases_are_not_renewed_in_one_call_with_long_ones() {
     let (locks, store) = store();

@@ -213,7 +213,7 @@ async fn all_keys_or_none() {
     assert_eq!(one.key(), "a");
 }
 
-/// This also applies if all keys are the same key, as in a transfer within one account.
+/// The request has one holder even if all of its keys are the same key, as in a transfer within one account.
 #[tokio::test(start_paused = true)]
 async fn keys_that_are_all_locked_have_one_holder_each_whatever_the_profile_says() {
     let builder = LockManager::builder(Memory::new());

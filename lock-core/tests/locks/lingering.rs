@@ -1,4 +1,5 @@
-//! Tests lingering grants: their own process reuses them at no cost, and they do not delay waiters of other processes.
+//! Tests lingering grants, which a process keeps for some time after their release. The process reuses them at no cost,
+//! and they do not delay waiters of other processes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -542,7 +543,7 @@ async fn a_strategy_is_told_of_the_time_that_a_lost_grant_took() {
     assert_eq!(*told.0.lock().unwrap(), [Duration::from_secs(3)]);
 }
 
-/// While the waiter is not polled, it is skipped. When it is polled again, the key is free for its process.
+/// While the waiter is not polled, it is skipped. When it is polled again, a grant of its process lingers.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_comes_back_takes_the_lingering_grant_at_once() {
     let locks = LockManager::in_memory();

@@ -125,7 +125,7 @@ fn a_lock_whose_runtime_is_gone_is_lost_and_tells() {
     assert_eq!(told.unwrap(), LossReason::Expired);
 }
 
-/// The application's log may block the renewing thread in the same way.
+/// Here the store blocks the thread that renews. The log of the application may also block this thread.
 #[tokio::test]
 async fn a_loss_is_told_at_the_deadline_also_while_the_thread_that_renews_is_kept() {
     let (locks, store) = Scripted::manager(|store| store.placement = Placement::Remote);

@@ -19,7 +19,7 @@ async fn the_manager_of_the_scope_goes_before_the_installed_one() {
         .scope(async {
             let here = LockManager::current().unwrap();
             drop(here.lock("k").try_acquire().await.unwrap().expect("another store"));
-            // The scope also counts inside one of its locks.
+            // The manager of the scope is also the current manager of a body that runs under one of its locks.
             here.lock("k")
                 .run(async { LockManager::current().unwrap().lock("j").acquire().await })
                 .await

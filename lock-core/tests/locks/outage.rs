@@ -1,5 +1,5 @@
-//! Tests the error at the end of a wait. If the store fails at that time, the error is an outage. If the store answers
-//! that another holder has the key, the error is a held key.
+//! Tests the error at the end of a wait. If the store fails at that time, the error reports an outage. If the store
+//! answers that another holder has the key, the error reports a held key.
 
 use lock_core::backend::Backend;
 use lock_core::backend::memory::Memory;
@@ -18,7 +18,7 @@ const WAITERS: u64 = 3;
 
 type Ask = fn(&LockManager) -> LockRequest;
 
-/// The kinds of locks, and whether a store without shared locks and permits supports the kind.
+/// The kinds of locks. The `bool` tells whether the [`QueueStore`] supports the kind.
 const KINDS: [(&str, bool, Ask); 6] = [
     ("lock", true, |locks| locks.lock("k")),
     ("fair", true, |locks| locks.fair("k")),
@@ -28,7 +28,6 @@ const KINDS: [(&str, bool, Ask); 6] = [
     ("several", false, |locks| locks.all(["j", "k"])),
 ];
 
-/// The time in which the store fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Outage {
     Never,
@@ -66,7 +65,8 @@ async fn play(control: FlakyControl, outage: Outage, fault: Fault) {
     }
 }
 
-/// Waits for a held key in one process. Returns the errors, and for each error whether its request may be skipped.
+/// Sends several requests for a held key, which all fail. Returns the error of each request, and whether its strategy
+/// may skip the request.
 async fn waits<B: Backend + Clone>(
     store: B,
     holder: Ask,

@@ -14,7 +14,6 @@ use lock_core::key::Key;
 use lock_core::owner::Owner;
 use lock_core::{LockManager, Result};
 
-/// The number of calls of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Calls {
     pub(crate) tries: usize,

@@ -42,7 +42,7 @@ async fn three_levels_and_another_key_between() {
     assert!(is_free(&c, "k").await && is_free(&c, "other").await);
 }
 
-/// The text must be true for every holder. Usually the holder is another task of this process.
+/// The text of the error must be true for every holder. Usually the holder is another task of this process.
 #[tokio::test(start_paused = true)]
 async fn an_error_within_a_process_does_not_take_the_holder_for_the_caller() {
     let locks = LockManager::in_memory();

@@ -61,7 +61,8 @@ async fn the_next_acquisition_waits_for_the_answer() {
     assert!(wire.deliver().await && next.await.expect("no panic").is_ok());
 }
 
-/// The release is not awaited, the next request makes one try, and a guard or an acquisition was dropped before.
+/// A guard or an acquisition is dropped, so its release is not awaited. The next request makes only one try, and is not
+/// refused.
 #[tokio::test(start_paused = true)]
 async fn what_is_dropped_does_not_refuse_its_own_process() {
     let request = |locks: &LockManager| locks.lock("k").ttl(millis(60_000)).strategy(strategy::fail_fast());
@@ -88,7 +89,7 @@ async fn what_is_dropped_does_not_refuse_its_own_process() {
     }
 }
 
-/// A release that found no room on the wire has no position in the order yet.
+/// A release that found no room on the wire has no position in the order of requests yet.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_not_sent_yet_is_waited_for() {
     let (locks, wire) = Wire::manager(1);
@@ -418,7 +419,7 @@ async fn one_after_the_other(seed: u64) {
             }
             inside.fetch_sub(1, Ordering::SeqCst);
         };
-        // A long pause of the wire is shorter than the time that a caller waits for a release.
+        // Even a long pause of the wire is shorter than the time for which a caller waits for a release.
         match quick(&locks).run(body).await {
             Ok(()) => {}
             Err(error) => {
@@ -437,8 +438,8 @@ async fn one_after_the_other(seed: u64) {
     carrier.abort();
 }
 
-/// Waits until the key is free. An acquisition without an answer may have acquired the key. It is released too, but
-/// other requests do not wait for that release.
+/// Waits until the key is free. An acquisition without an answer may have acquired the key. Then the key is released,
+/// but other requests do not wait for that release.
 async fn outlive_leftovers(locks: &LockManager) {
     loop {
         if let Ok(guard) = quick(locks).acquire().await
@@ -466,7 +467,6 @@ async fn carry(wire: Wire, mut rng: Rng) {
     }
 }
 
-/// Sends requests for other keys over the same wire.
 async fn make_noise(locks: LockManager, mut rng: Rng) {
     loop {
         let request = locks.lock(format!("noise {}", rng.u8(0..3))).ttl(millis(60_000));

@@ -14,7 +14,6 @@ use lock_core::strategy::{Contention, Decision, Strategy};
 use lock_core::{GrantId, LockError, LockErrorKind, LockInfo, LockManager, Result};
 use tokio::time::Instant;
 
-/// A call of the store.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Asked {
     Acquire {
@@ -61,7 +60,6 @@ pub(crate) struct Script {
     pub(crate) released: usize,
     /// If true, the notifications of changes are lost.
     pub(crate) loses_changes: bool,
-    /// The attached listeners.
     pub(crate) listeners: Vec<Weak<dyn Listener>>,
 }
 
@@ -135,7 +133,6 @@ impl Scripted {
         (self.tries().len(), self.asked(&Asked::Wait))
     }
 
-    /// Returns the time of each try.
     pub(crate) fn try_times(&self) -> Vec<Instant> {
         self.all(|at, asked| matches!(asked, Asked::Acquire { .. }).then_some(at))
     }
@@ -161,7 +158,6 @@ impl Scripted {
         })
     }
 
-    /// Returns the claims of all attempts.
     pub(crate) fn claims(&self) -> Vec<Claim> {
         self.script().claims.clone()
     }

@@ -142,8 +142,8 @@ async fn an_end_that_nobody_reports_is_found_out_by_the_next_renewal() {
     assert!(ended.elapsed() <= SESSION / 3, "{:?}", ended.elapsed());
 }
 
-/// On a session store, a hand-off inside a process does not compare leases. After a crash, the key is held for the rest
-/// of the session in any case.
+/// On a session store, a hand-off inside a process does not compare leases, because after a crash the key is held for
+/// the rest of the session in any case.
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_handed_off_to_a_waiter_with_a_shorter_ttl() {
     let (locks, _other, control, _sessions) = managers();
@@ -194,7 +194,8 @@ impl Backend for Altered {
     }
 }
 
-/// Within the lease of the session, the renewal is repeated several times, even if the ttl is much longer.
+/// Within the lease of the session, the renewal is repeated several times, even if the ttl is much longer than that
+/// lease.
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_renewal_is_repeated_while_the_session_is_certain() {
     const TIMEOUT: Duration = Duration::from_millis(600);

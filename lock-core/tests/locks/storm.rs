@@ -80,7 +80,7 @@ fn several(rng: &mut Rng) -> Vec<String> {
     keys
 }
 
-/// Returns a random request that the store supports, its keys, and the holders that it allows beside it.
+/// Returns a random request that the store supports, its keys, and which other holders its lock allows.
 fn request(rng: &mut Rng, locks: &LockManager) -> (LockRequest, Vec<String>, Beside) {
     let key = format!("x{}", rng.u32(0..3));
     let all = if locks.store() == "memory" { 9 } else { 4 };
@@ -197,7 +197,7 @@ async fn faults(seed: u64, control: FlakyControl) {
     }
 }
 
-/// Runs one storm over several managers of one store.
+/// Runs one storm, which is a random load on several managers of one store.
 async fn storm<B: Backend + Clone>(seed: u64, store: B, failing: bool) {
     let watch = Arc::<Watch>::default();
     let (mut workers, mut trouble) = (JoinSet::new(), JoinSet::new());
@@ -224,7 +224,7 @@ async fn storm<B: Backend + Clone>(seed: u64, store: B, failing: bool) {
     controls.iter().for_each(FlakyControl::heal);
     let granted = watch.granted.load(Ordering::SeqCst);
     assert!(granted >= FLOOR, "seed {seed}: {granted} grants of {} requests", TASKS * ROUNDS as u64);
-    // By now, everything that was not answered has expired.
+    // After this time, everything that was not answered has expired.
     tokio::time::sleep(Duration::from_secs(60)).await;
     for locks in &managers {
         assert_eq!(locks.held(), 0, "seed {seed}");

@@ -1,5 +1,6 @@
-//! Tests hand-offs on a store that does not notify a holder of waiters in other processes. The process asks the store
-//! for such waiters before it ends its hand-offs.
+//! Tests hand-offs on a store that does not notify a holder of waiters in other processes. A process hands a grant off
+//! to its own waiters for 10 ms, the *quantum*. Then it asks the store whether others wait. It ends its hand-offs if
+//! they do, or if no answer arrives within 100 ms.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -141,7 +142,7 @@ async fn a_process_keeps_the_key_for_its_own_while_nobody_else_waits() {
     let store = Untold::default();
     holds(&store.manager(), 50, millis(10)).await;
     settled().await;
-    // The time of the first holder begins with its hand-off.
+    // The first quantum begins with the hand-off of the first holder, so there is no question after the first hold.
     assert_eq!((store.releases(), store.questions()), (1, 48), "asked after each hold as long as a quantum");
     holds(&store.manager(), 101, millis(1)).await;
     settled().await;

@@ -85,8 +85,8 @@ async fn a_hot_key_costs_the_store_one_try_in_vain_for_each_waiter() {
     for waiter in waiting {
         waiter.await.unwrap().unwrap();
     }
-    // The store gets the holder's try, the first try of each waiter, and the try that acquired the key. A few more
-    // tries follow because pauses ended.
+    // The store gets the holder's try and two tries of each waiter: the first, and the one that acquires the key. A few
+    // waiters try once more when a pause ends.
     assert!(store.tries().len() <= 1 + 2 * 20 + 6, "{}", store.tries().len());
 }
 
@@ -132,7 +132,7 @@ async fn a_waiter_whose_time_is_over_tries_once_more_though_it_is_not_its_turn()
     let head = tokio::spawn(locks.lock("k").strategy(Every(HOUR, HOUR)).acquire());
     settle().await;
     let second = tokio::spawn(locks.lock("k").strategy(Every(millis(290), millis(290))).acquire());
-    // The head tries at 200 ms and at 400 ms.
+    // The head has another waiter behind it, so it tries every 200 ms: at 200 ms and at 400 ms.
     tokio::time::sleep(millis(250)).await;
     guard.release().await.unwrap();
     let guard = second.await.unwrap().expect("it is free, and the head has not asked yet");
@@ -355,7 +355,7 @@ async fn a_store_that_fails_once_is_asked_again_soon() {
     store.script().acquire.push_back(Err(no_answer()));
     let (freed, tries) = (Instant::now(), store.tries().len());
     guard.release().await.unwrap();
-    // Otherwise the release after the failed request would wake the waiter.
+    // The failed request is followed by a release. The answer to the release would wake the waiter, so it comes late.
     store.script().release_takes = HOUR;
     drop(waiting.await.unwrap().unwrap());
     assert_eq!(store.tries().len() - tries, 2, "one that failed, and one more");

@@ -108,8 +108,8 @@ async fn a_waiter_for_a_holder_that_nobody_knows_asks_again() {
     drop(guard.unwrap().unwrap());
 }
 
-/// Before the waiter had an entry, its process held the key and the waiter watched the key. With an entry, it must
-/// watch its own turn.
+/// Before the waiter had an entry, its process held the key and the waiter watched the key. As soon as the waiter has
+/// an entry, it must watch its own turn.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_gets_an_entry_watches_that() {
     let locks = LockManager::in_memory();

@@ -39,7 +39,7 @@ struct State {
     wire: VecDeque<Request>,
     /// The number of requests that were put on the wire.
     sent: usize,
-    /// The number of further releases that the server sends back.
+    /// The number of further releases that the server sends back without executing them.
     sends_back: usize,
 }
 
@@ -84,7 +84,7 @@ impl Wire {
         self.state().sent
     }
 
-    /// Makes the server send back the next `times` releases, which are then sent again.
+    /// Makes the server send back the next `times` releases without executing them. They are then sent again.
     pub(crate) fn send_back(&self, times: usize) {
         self.state().sends_back = times;
     }
@@ -100,7 +100,7 @@ impl Wire {
         panic!("waited in vain for {on_wire:?} on the wire: {:?}", self.on_wire());
     }
 
-    /// Executes and answers the oldest request. Returns `false` if there is none.
+    /// Executes and answers the oldest request. Returns `false` if there is no request.
     pub(crate) async fn deliver(&self) -> bool {
         let (request, sends_back) = {
             let mut state = self.state();

@@ -1,5 +1,5 @@
-//! Tests the alerting rules and the dashboard. `promtool` must accept them, each alert must fire only for its own
-//! cause, and every series that they name must be exported.
+//! Tests the alerting rules and the dashboard. `promtool` must accept both, and every series that they name must be
+//! exported. Each alert must fire only for its own cause.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -97,8 +97,8 @@ const FIRES: [(&str, Series); 14] = [
 /// The series begins with the first eviction, so it has no earlier value to compare with.
 const FIRST_EVICTION: Series = &[(r#"lock_store_evicted_keys{backend="redis"}"#, "_x1475 5+0x24")];
 
-/// The series of a healthy service: the locks are used and contended, the service was shut down once, and the clock of
-/// one instance differs from the server's clock.
+/// The series of a healthy service. Its locks are used and contended, some are lost in a shutdown, and the clock of one
+/// instance differs from the server's clock.
 const HEALTHY: Series = &[
     (r#"lock_client_acquire_attempts{template="t",backend="redis",result="acquired"}"#, "0+100x1500"),
     (r#"lock_client_acquire_attempts{template="t",backend="redis",result="timeout"}"#, ONE),
@@ -126,7 +126,7 @@ const HEALTHY: Series = &[
     (r#"lock_client_stall_time_sum{backend="redis",instance="a"}"#, "0+0.1x1500"),
 ];
 
-/// Runs `promtool`, and returns its output as the error if it refuses.
+/// Runs `promtool` on a file. If `promtool` fails, its output is the error.
 fn promtool(arguments: &[&str], file: &Path) -> Result<(), String> {
     let output = Command::new("promtool").args(arguments).arg(file).output().unwrap_or_else(|error| {
         assert_ne!(error.kind(), ErrorKind::NotFound, "{INSTALL}");
@@ -148,7 +148,7 @@ fn written(directory: &Directory, name: &str, value: &Value) -> std::path::PathB
     path
 }
 
-/// Returns a test for `promtool`: exactly the given alerts fire.
+/// Returns a test for `promtool`, which checks that exactly the given alerts fire.
 fn expects(series: Series, alerts: &[&str]) -> Value {
     let input: Vec<Value> =
         series.iter().map(|(series, values)| json!({ "series": series, "values": values })).collect();

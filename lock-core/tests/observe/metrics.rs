@@ -147,7 +147,7 @@ async fn losses_by_their_reason_and_the_gauge_is_back_at_once() {
     drop(guard);
     assert_eq!((losses(&recorder, "max_hold"), uses(&recorder, "max_hold")), (1.0, vec![0.3]));
 
-    // This guard is never dropped, and the store does not answer.
+    // This guard is never dropped, and the store does not answer its renewals.
     std::mem::forget(order(&locks).ttl(secs(3)).acquire().await.unwrap());
     control.fail_always(Operation::Renew, Fault::LoseRequest);
     tokio::time::sleep(secs(4)).await;
@@ -327,13 +327,13 @@ async fn calls_of_the_store_are_timed_by_name() {
     }
 }
 
-/// The cause can be a body that blocks the runtime, or a machine that is too busy.
+/// A renewal is late if a body blocks the runtime, as here, or if the machine is too busy.
 #[tokio::test]
 async fn a_renewal_that_comes_late_is_a_stall() {
     let (recorder, _here) = Memory::here();
     let locks = LockManager::in_memory();
     let _guard = locks.lock("k").ttl(millis(300)).acquire().await.unwrap();
-    // The loop begins to wait for the renewal, which is due within 100 ms.
+    // The task that renews begins to wait for the renewal, which is due within 100 ms.
     tokio::time::sleep(millis(1)).await;
     std::thread::sleep(millis(250));
     tokio::time::sleep(millis(1)).await;
@@ -367,7 +367,8 @@ async fn a_known_template_is_there_before_its_first_lock() {
             assert_eq!(recorder.total(&series), 0.0);
         }
     }
-    // This series was counted before the recorder was installed. It appears with the first request for any key.
+    // The manager `early` was built before the recorder was installed. The series of its template appears with the
+    // first request for any key.
     drop(early.lock("k").acquire().await.unwrap());
     assert_eq!(recorder.total("lock.client.held{backend=memory,template=early:<id>}"), 0.0);
     mounted.record_bypass("mounted:<id>");
@@ -395,7 +396,7 @@ async fn templates_then_labels_then_none_and_never_too_many() {
     assert_eq!(recorder.total(others), (2_000 - (512 - 3)) as f64);
 }
 
-/// If an exporter forgets an idle series, it creates a new one when the library requests its handle again.
+/// An exporter that has forgotten an idle series creates it again when the library requests a new handle for it.
 #[tokio::test(start_paused = true)]
 async fn handles_are_asked_for_again_after_a_while() {
     let (recorder, _here) = Memory::here();
@@ -516,8 +517,8 @@ impl metrics::Recorder for TakesALock {
     }
 }
 
-/// A push exporter guards its registry by a lock. The recorder may call the library, whichever series is registered
-/// first.
+/// A recorder may acquire a lock of the library while any series is registered. A push exporter does so to guard its
+/// registry.
 #[test]
 fn a_recorder_may_take_a_lock() {
     let takes = std::thread::spawn(|| {
@@ -529,7 +530,8 @@ fn a_recorder_may_take_a_lock() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             for number in 0..3 {
-                // A new template registers series first, and then a new series is registered on its own.
+                // Each pass has a new label and a new template, so the library calls the recorder. The first of these
+                // calls acquires a lock.
                 recorder.took.store(false, Ordering::SeqCst);
                 let request = recorder.locks.lock("work").label(format!("work {number}"));
                 request.acquire().await.expect("it is free").release().await.expect("an answer");

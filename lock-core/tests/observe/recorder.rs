@@ -44,7 +44,6 @@ impl Memory {
         self.kept().series.keys().cloned().collect()
     }
 
-    /// Returns for each described name its unit.
     pub(crate) fn described(&self) -> BTreeMap<String, Option<Unit>> {
         self.kept().described.clone()
     }

@@ -90,7 +90,7 @@ async fn a_failing_store_and_a_loss_are_errors() {
     assert!(span.field("error").contains("lease ran out"), "{span:?}");
 }
 
-/// The caller's span may have fields with the same names.
+/// The caller's span may have fields with the same names. The library must not write to them.
 #[tokio::test(start_paused = true)]
 async fn the_callers_span_is_left_alone_where_ours_are_off() {
     let (log, _here) = Log::here();

@@ -72,12 +72,10 @@ impl Log {
         self.kept().spans.iter().filter(|span| span.name == name).cloned().collect()
     }
 
-    /// Returns the events of a level, in order.
     pub(crate) fn events(&self, level: Level) -> Vec<Told> {
         self.kept().events.iter().filter(|event| event.level == level).cloned().collect()
     }
 
-    /// Returns all spans and events as text.
     pub(crate) fn text(&self) -> String {
         format!("{:?}", self.kept())
     }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::node::{Health, Kind, Node, Weather};
 use super::{TTL, claims, gets, held, key, millis, nodes, quorum, reader, release, settle};
 
-/// The time for which an attempt with this ttl waits for further nodes after a majority has answered.
+/// The time for which an attempt with the ttl [`TTL`] waits for further nodes after a majority has answered.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 /// The time for which an attempt waits for a majority to answer.
 const FOR_A_MAJORITY: Duration = Duration::from_secs(1);
@@ -97,7 +97,7 @@ async fn of_many_who_ask_at_once_at_most_one_wins_and_the_others_leave_nothing()
             }
         }
         assert!(won.len() <= 1, "seed {seed}");
-        // By then, all late calls have completed.
+        // After this time, all late calls have completed.
         tokio::time::sleep(millis(200)).await;
         match won.first() {
             Some(winner) => {
@@ -152,7 +152,7 @@ async fn without_a_majority_there_is_no_quorum_in_time() {
     }
 }
 
-/// No request was sent to the node since it returned, and its vote is needed now.
+/// No request has been sent to the node since it returned. Its vote is needed now.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_away_is_waited_for_where_another_fails() {
     for health in [Health::Down, Health::Stuck] {
@@ -216,7 +216,7 @@ async fn a_yes_that_comes_after_the_attempt_has_won_stays() {
     assert!(all_free(&nodes).await);
 }
 
-/// The release reaches the node before the request, because the request is delayed.
+/// The release reaches the node before the acquire, because the acquire is delayed.
 #[tokio::test(start_paused = true)]
 async fn a_yes_that_comes_after_the_release_goes_back() {
     let nodes = nodes::<3>();
@@ -256,7 +256,7 @@ async fn an_attempt_that_is_dropped_leaves_nothing() {
         let attempt = tokio::time::timeout(millis(50), quorum.acquire(&claim, Ask::Try)).await;
         assert!(attempt.is_err());
         if is_released {
-            // The library sends this release, and the release may reach the nodes before the request does.
+            // The library releases after a dropped attempt. The release reaches the nodes before the acquire does.
             release(&quorum, &claim).await;
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -278,8 +278,8 @@ async fn a_vote_that_a_release_is_on_its_way_to_does_not_count() {
     assert!(nodes[0].has(&claim).await, "which has not arrived");
     assert!(claim.is_resent(), "the library goes on with another owner, for which that node counts");
     nodes[0].slow(Kind::Release, Duration::ZERO);
-    // The second attempt holds the first node and could get a free one. But a release is on its way to the first node,
-    // so its vote must not count.
+    // The owner still has the first node, and its second attempt can also get the second node, which is free. But a
+    // release is on its way to the first node, so the vote of that node must not count.
     nodes[1].forget();
     nodes[2].is(Health::Down);
     assert_eq!(error_of(quorum.acquire(&claim, Ask::Try).await), LockErrorKind::NoQuorum);
@@ -418,7 +418,7 @@ async fn a_refusal_names_the_holder_and_when_another_try_makes_sense() {
     assert_eq!((told.queued_at, told.position), (None, None));
 }
 
-/// The nodes themselves grant permits of a semaphore on the key.
+/// Permits of a semaphore on the key are held on `count` of the three nodes.
 #[tokio::test(start_paused = true)]
 async fn a_key_in_use_as_something_else_is_refused_where_that_is_so_on_a_majority() {
     let permit =

@@ -80,7 +80,7 @@ async fn with_a_minority_that_is_not_there() {
     }
 }
 
-/// Makes calls of all kinds fail in a fixed order, without end.
+/// Makes calls of all kinds fail without end. A fixed seed decides the order of the faults.
 async fn trouble(control: FlakyControl) {
     use {Fault as F, Operation as O};
     let mut rng = fastrand::Rng::with_seed(7);
@@ -107,7 +107,7 @@ async fn with_a_minority_that_fails_now_and_then() {
     }
 }
 
-/// This shows that the suite can fail on a quorum.
+/// Shows that the suite can fail on a quorum.
 #[tokio::test(start_paused = true)]
 async fn without_a_majority_the_contract_is_not_kept() {
     let nodes = nodes::<3>();

@@ -1,4 +1,4 @@
-//! Tests of fencing tokens on nodes with different own tokens and different clocks.
+//! Tests of fencing tokens on nodes whose own tokens and clocks differ.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn of_the_quorum<'a>(
     })
 }
 
-/// Contains a planted bug: it returns the largest token of a majority, but reports this token to no node.
+/// Returns the largest token of a majority, but reports this token to no node. This is a planted bug.
 fn told_to_nobody<'a>(
     quorum: &'a Quorum<Node>,
     nodes: &'a [Node],
@@ -122,8 +122,8 @@ async fn tokens_grow_though_nodes_forget_that_are_away_for_longer_than_clocks_di
     }
 }
 
-/// The documentation names two limits, and this test shows both. Tokens decrease without the second phase. They also
-/// decrease if a node forgets its data and its clock is behind.
+/// The documentation names two limits, and this test shows both. Tokens decrease if the token of a holder is not
+/// reported to a majority. They also decrease if a node forgets its data and its clock is behind.
 #[tokio::test(start_paused = true)]
 async fn the_check_finds_tokens_that_fall() {
     let mut found = [false; 2];
@@ -156,7 +156,7 @@ async fn one_token_a_turn_whichever_nodes_answer() {
         }
         last = first;
     }
-    // After the end of the lease, another owner may have had the key in between.
+    // The lease has ended, so another owner may have had the key in the meantime.
     tokio::time::sleep(TTL).await;
     assert_eq!(quorum.fence(&claim).await.expect_err("it ran out").kind(), LockErrorKind::Lost);
     assert!(acquire(&quorum, &with_fencing(claim, true)).await.fence > Some(last));
@@ -171,7 +171,7 @@ async fn no_token_is_seen_that_a_majority_does_not_know() {
         let [claim, next] = claims();
         assert!(gets(&quorum, &claim).await);
         settle().await;
-        // Two nodes answer the first phase, and one of them is gone before the second phase.
+        // Two nodes return their tokens. One of these nodes is gone before the larger token is written back.
         nodes[0].is(Health::Down);
         nodes[2].slow(Kind::Fence, millis(5));
         let asked = tokio::spawn({

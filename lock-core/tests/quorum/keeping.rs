@@ -82,7 +82,8 @@ async fn a_stuck_node_does_not_delay_a_batch_and_each_grant_has_its_own_verdict(
     }
     settle().await;
     nodes[4].is(Health::Stuck);
-    // Every fifth grant is lost on three nodes, and every fourth of the others on one node.
+    // Grants whose number is a multiple of five are lost on three nodes. Of the others, multiples of four are lost on
+    // one node.
     for (number, claim) in batch.iter().enumerate() {
         let lost = match number {
             _ if number.is_multiple_of(5) => 3,

@@ -1,4 +1,4 @@
-//! Tests of the library on a quorum, from the view of a service.
+//! Tests of the library on a quorum, as a service uses it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +33,8 @@ async fn a_lock_is_kept_while_nodes_are_restarted_in_turn() {
             node.forget();
         }
         node.is(Health::Well);
-        // During two renewals, the node gets the lock again before the next node goes down.
+        // In this time the lock is renewed at least twice, so the node has the lock again before the next node goes
+        // down.
         tokio::time::sleep(TTL).await;
     }
     guard.release().await.expect("an answer");
@@ -162,8 +163,8 @@ async fn one_is_inside_at_a_time() {
     assert_eq!(done.load(Ordering::SeqCst), 12);
 }
 
-/// Each node has its own connection, so requests have no common order. The next acquisition waits for the answer to the
-/// release.
+/// Each node has its own connection, so a later request may overtake the release on some nodes. So the next acquisition
+/// waits for the answer to the release.
 #[tokio::test(start_paused = true)]
 async fn a_process_is_never_refused_by_its_own_release() {
     let nodes = nodes::<3>();

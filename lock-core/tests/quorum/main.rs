@@ -23,7 +23,6 @@ fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// Returns `N` empty and healthy nodes.
 fn nodes<const N: usize>() -> [Node; N] {
     std::array::from_fn(|number| Node::new(number as u64))
 }

@@ -13,7 +13,6 @@ use lock_core::key::Key;
 use lock_core::{LockError, LockErrorKind, Result};
 use tokio::sync::watch;
 
-/// The health of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Well,
@@ -41,7 +40,7 @@ pub(crate) struct Node(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     state: Mutex<State>,
-    /// The zero of the node's clock, as a time of this test's clock. The clocks of other nodes may be far ahead.
+    /// The time of the test's clock at which the clock of the node shows zero, if its `skew` is zero.
     born: Moment,
     health: watch::Sender<Health>,
     /// The queue of requests that wait until the node is well.
@@ -57,13 +56,11 @@ struct State {
     weather: Weather,
     rng: Rng,
     calls: Calls,
-    /// The delay of requests of each kind.
     slow: HashMap<Kind, Duration>,
     /// The kind of the request after which this process is paused, and the length of the pause.
     pause: Option<(Kind, Duration)>,
 }
 
-/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Try,
@@ -158,17 +155,15 @@ impl Node {
         state.tokens.clear();
     }
 
-    /// Returns the inner store, which is used without the network.
+    /// Returns the inner store, for calls that do not use the network.
     pub(crate) fn memory(&self) -> Memory {
         self.state().memory.clone()
     }
 
-    /// Returns whether `claim` holds the key on this node.
     pub(crate) async fn has(&self, claim: &Claim) -> bool {
         self.memory().fence(claim).await.is_ok()
     }
 
-    /// Returns whether no owner holds the key on this node.
     pub(crate) async fn is_free(&self, key: &Key) -> bool {
         let other = lock_core::testkit::Claims::new().expect("random bytes").exclusive(key, super::TTL);
         let memory = self.memory();
@@ -228,7 +223,8 @@ impl Node {
         }
     }
 
-    /// Pauses this process once. Time passes during the pause, but no task runs.
+    /// Pauses this process if a pause after this kind of request is planned. Time passes during the pause, but no task
+    /// runs.
     async fn stand_still(&self, kind: Kind) {
         let pause = match &mut self.state().pause {
             Some((of, pause)) if *of == kind => std::mem::take(pause),
@@ -243,8 +239,8 @@ impl Node {
         .await;
     }
 
-    /// Returns the token of a grant. It is larger than the last token of each key, and at least the time of the node's
-    /// clock.
+    /// Returns the token of a grant. A new token is larger than the last token of each key, and at least the time of
+    /// the node's clock. A repeated call returns the same token.
     fn token(&self, claim: &Claim) -> FencingToken {
         self.raise(claim);
         let mut state = self.state();
@@ -286,7 +282,7 @@ impl Backend for Node {
         let attempt = self.over(Kind::Try, async move |node: Self| {
             let mut attempt = node.memory().acquire(&claim, Ask::Try).await?;
             if let Attempt::Granted(grant) = &mut attempt {
-                // If the claim does not request a token, the node creates a token only on request.
+                // If the claim requests no token, the node creates a token only when `fence` is called.
                 grant.fence = claim.fencing.then(|| node.token(&claim));
             }
             Ok(attempt)

@@ -137,7 +137,7 @@ async fn trouble(mut rng: Rng, nodes: Vec<Node>, faults: Faults) {
     }
 }
 
-/// Runs one storm. `views` returns the nodes that each worker knows.
+/// Runs one random load with random faults, and returns its history. `views` returns the nodes that each worker knows.
 async fn storm(seed: u64, count: usize, faults: Faults, views: fn(usize, &[Node]) -> Vec<Node>) -> History {
     let nodes: Vec<_> = (0..count as u64).map(|number| Node::new(seed * 100 + number)).collect();
     let mut rng = Rng::with_seed(seed);

@@ -77,8 +77,8 @@ async fn ship(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
-/// Returns the error of a request with one attempt, and the result of a request that waits for two seconds. The store
-/// of the second request fails for one second.
+/// Returns the error of a request with one attempt, and the result of a request that waits for up to two seconds. The
+/// store fails for the first second of that wait.
 async fn failing(fault: StoreFault) -> (LockError, Result<u64, LockError>) {
     let locks = TestLocks::new();
     locks.set_fault(fault);

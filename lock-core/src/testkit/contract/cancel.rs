@@ -30,8 +30,8 @@ async fn polled<T>(mut future: BoxFuture<'_, T>, polls: usize) -> bool {
         left -= 1;
         match future.as_mut().poll(cx) {
             Poll::Ready(_) => Poll::Ready(true),
-            // The future is not polled again at once, because it would then skip the points at which it waits for an
-            // answer.
+            // The next poll comes only after a wake-up. Otherwise all polls could stop where the call waits for the
+            // same answer.
             Poll::Pending if left == 0 => Poll::Ready(false),
             Poll::Pending => Poll::Pending,
         }
@@ -85,7 +85,7 @@ async fn a_renewal(subject: Subject) {
     }
 }
 
-/// A dropped call that enqueues leaves no queue entry after its owner is released.
+/// A call that enqueues may be dropped at any poll. A release by its owner then removes the queue entry.
 async fn a_place_in_a_queue(subject: Subject) {
     for polls in 0..POLLS {
         let key = subject.key(&polls.to_string());

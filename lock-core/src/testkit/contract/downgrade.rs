@@ -1,4 +1,4 @@
-//! Tests downgrades from exclusive to shared. There is no upgrade back.
+//! Tests downgrades from exclusive to shared. A shared lock cannot be upgraded.
 
 use std::time::Duration;
 

@@ -138,7 +138,7 @@ async fn any_text_is_a_key(subject: Subject) {
     }
 }
 
-/// If a refusal reports a time, this time is at most the rest of the holder's lease.
+/// A time that a refusal reports is at most the lease of the holder. A record that it reports is the holder's.
 async fn the_hint_is_a_lease(subject: Subject) {
     let key = subject.key("k");
     let holder = subject.mutex(&key);

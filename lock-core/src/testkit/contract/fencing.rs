@@ -16,11 +16,11 @@ pub(super) fn over_readers() -> impl IntoIterator<Item = Case> {
 }
 
 /// Each holder of a grant that is handed off has its own token, which is larger than the token of the previous holder.
-/// If processes assign numbers, the token is also larger than a number that its process has assigned in the meantime.
-/// The token of the next owner is larger than all of these.
+/// If processes number hand-offs themselves, a token from the store is also larger than a number that the process has
+/// assigned in the meantime. The token of the next owner is larger than all of these.
 async fn one_a_turn(subject: Subject) {
     let (key, can) = (subject.key("k"), subject.capability());
-    // If tokens are the numbers of changes at a remote store, no process assigns numbers, and a token cannot be raised.
+    // If a remote store uses the numbers of its changes as tokens, no process assigns tokens, and none can be raised.
     let numbers = can.fencing == Fencing::StoreTime || can.placement == Placement::Embedded;
     let mut claim = Claim { fencing: true, ..subject.mutex(&key) };
     let grant = subject.acquire(&claim).await;

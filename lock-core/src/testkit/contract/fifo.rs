@@ -1,4 +1,4 @@
-//! Tests the strict order of arrival.
+//! Tests that claims in order of arrival do not overtake each other.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use crate::clock;
 use crate::error::LossReason;
 use crate::key::Key;
 
-/// The smallest difference in time of two grants that a case distinguishes. A store may round to milliseconds.
+/// The least difference that a case expects between the times of two grants. A store may round times to milliseconds.
 const APART: Duration = Duration::from_millis(50);
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
@@ -44,7 +44,7 @@ async fn listed(subject: &Subject, prefix: &str) -> Vec<LockInfo> {
     listed.locks
 }
 
-/// Returns the lock on `key`. Fails if the list has another lock with this prefix.
+/// Returns the lock on `key`. Fails if the key of another listed lock begins with `key`.
 async fn info(subject: &Subject, key: &Key) -> LockInfo {
     let mut locks = listed(subject, key.as_str()).await;
     assert_eq!(locks.len(), 1, "locks that begin with {key}: {locks:?}");
@@ -185,8 +185,8 @@ async fn one_whose_grant_is_taken_away_is_told_and_loses(subject: Subject) {
     let claim = subject.exclusive(&key);
     let heard = Heard::new(&subject, claim.owner.process());
     subject.acquire(&claim).await;
-    // A store may notify a process only if the process waits, or has waited, on the same connection and in the same
-    // shard, which a hash tag names.
+    // Some stores notify a process only over a connection on which the process waits or has waited. So the process
+    // waits for another key here. Both keys have the same hash tag, and so the same shard and connection.
     if subject.capability().waiting.by_heartbeats() {
         subject.acquire(&subject.stranger(&other, Mode::Exclusive, Queue::Barging)).await;
         subject.enqueue(&subject.claim(&other, Mode::Exclusive, Queue::Fifo)).await;

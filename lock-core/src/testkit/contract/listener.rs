@@ -11,7 +11,7 @@ use crate::error::LossReason;
 use crate::owner::Owner;
 use crate::sync::Mutex;
 
-/// The number of attempts of a case to be notified. A notification is a hint, and may be lost.
+/// The number of times that a case tries to be notified. A notification is a hint, and may be lost.
 const TRIES: usize = 5;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {

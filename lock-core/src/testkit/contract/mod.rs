@@ -1,7 +1,7 @@
 //! The contract of [`Backend`](crate::backend::Backend) as a suite of cases.
 //!
 //! [`run_all`] runs the cases that the capability of the backend requires, one after another, each on its own keys. It
-//! panics with the list of the failed cases. The store only has to answer, and may contain other keys. With a remote
+//! panics with the list of the failed cases. The store needs no preparation, and may contain other keys. With a remote
 //! store the suite takes real time, because short leases must expire: about twenty seconds for a store that supports
 //! everything. For the memory store, run the suite under tokio's paused clock.
 //!
@@ -94,7 +94,7 @@ fn leases(can: &Capability) -> bool {
 /// Returns all cases, including those that a backend may not need to pass.
 #[must_use]
 pub fn cases() -> Vec<Case> {
-    // The names of the variants are leaked, so they are made only once.
+    // The names of cases with a variant are leaked, so they are made only once.
     static ALL: Lazy<Vec<Case>> = Lazy::new(|| {
         let mut all = Vec::new();
         for variant in Variant::ALL {
@@ -155,7 +155,7 @@ fn named(mut cases: Vec<Case>) -> Vec<Case> {
 /// Never panics. A case that panics becomes a [`Failure`] in the report.
 ///
 /// # Cancel safety
-/// If the future is dropped, the case in progress continues on the runtime until its limit of one minute.
+/// If the future is dropped, the case in progress continues on the runtime, for one minute at most.
 pub async fn run<F, S>(mut make: F) -> Report
 where
     F: FnMut() -> S,

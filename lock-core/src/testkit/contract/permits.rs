@@ -23,8 +23,8 @@ fn several(subject: &Subject, key: &Key, permits: u32, of: u32) -> Claim {
     Claim { permits, ..subject.claim(key, Mode::Permit { of }, Queue::Fifo) }
 }
 
-/// Several permits are granted all at once or not at all, and one release frees them all. The remaining permits are
-/// granted to claims that need no more than these.
+/// Several permits are granted all at once or not at all, and one release frees them all. A claim that needs no more
+/// than the remaining permits is granted.
 async fn all_or_none(subject: Subject) {
     let key = subject.key("k");
     let [three, another, two, one] =
@@ -113,7 +113,8 @@ async fn end_together(subject: Subject) {
     subject.granted_within(&next, gone.ttl).await;
     subject.not_renewed(&gone).await;
     subject.refused(&several(&subject, &key, 1, 3)).await;
-    // A renewal extends all permits of a grant, so the renewed lease must outlast the lease of `probe`.
+    // A renewal extends all permits of a grant. So no permit of `renewed` is free when the lease of `probe` is over,
+    // which is as long as the first lease of `renewed`.
     let probe = subject.brief(several(&subject, &subject.key("probe"), 1, 1));
     subject.acquire(&probe).await;
     subject.release(&stays).await;
@@ -129,7 +130,7 @@ async fn end_together(subject: Subject) {
     subject.acquire(&several(&subject, &key, 3, 3)).await;
 }
 
-/// A grant of several permits is one holder, and its permits are counted. A forced release frees all of them.
+/// A grant of several permits is listed as one holder, and each permit is counted. A forced release frees all of them.
 async fn are_counted_and_taken_away_together(subject: Subject) {
     let key = subject.key("k");
     subject.acquire(&several(&subject, &key, 3, 5)).await;

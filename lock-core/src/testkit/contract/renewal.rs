@@ -69,8 +69,8 @@ async fn not_of_another(subject: Subject) {
     }
 }
 
-/// A large batch contains held grants, and grants that other owners hold. The store answers each renewal, in the order
-/// of the batch.
+/// The store answers each renewal of a large batch, in the order of the batch. Some keys of the batch are free, and
+/// other owners hold some.
 async fn a_batch_is_answered_in_order(subject: Subject) {
     let claims: Vec<Claim> =
         (0..150).map(|number| subject.mutex(&subject.key(&number.to_string()))).collect();

@@ -60,7 +60,7 @@ async fn excludes_on_every_key(subject: Subject) {
     }
 }
 
-/// A refusal names the key that is held, at whatever position in the request it is.
+/// A refusal names the key that is held, whatever the position of that key in the request.
 async fn names_the_key_that_is_held(subject: Subject) {
     let keys = keys::<3>(&subject);
     for held in &keys {
@@ -213,7 +213,8 @@ async fn has_another_token_than_its_single_grants(subject: Subject) {
     }
 }
 
-/// All keys have one token. It is larger than every earlier token of each key, and smaller than every later token.
+/// A grant of several keys has one token. It is larger than every earlier token of each key, and smaller than every
+/// later token.
 async fn has_one_token_above_all(subject: Subject) {
     let keys = keys::<2>(&subject);
     let single = async |key: &Key| {

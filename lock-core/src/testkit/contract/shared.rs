@@ -73,7 +73,7 @@ async fn readers_end_one_by_one(subject: Subject) {
     subject.release(&writer).await;
 }
 
-/// A reader that acquires again is still one reader, and one release frees it.
+/// A reader that acquires again is still one reader, and one release ends its hold.
 async fn a_reader_asks_again(subject: Subject) {
     let key = subject.key("k");
     let (reader, writer) = (reader(&subject, &key), subject.exclusive(&key));

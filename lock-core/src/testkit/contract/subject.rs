@@ -37,7 +37,7 @@ pub struct Subject {
     short: Duration,
     /// The function that ends the session of a process at the store.
     ends_session: Option<EndsSession>,
-    /// The listeners of the processes of the claims, if the store requires that processes are attached.
+    /// The listeners of both managers, if the store requires that processes are attached. This field keeps them alive.
     attached: Vec<Arc<dyn Listener>>,
     /// The duration of the longest call of the case, in microseconds.
     slowest: Arc<AtomicU64>,
@@ -45,7 +45,7 @@ pub struct Subject {
 
 type EndsSession = Arc<dyn Fn(u128) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// A listener for a case that ignores notifications.
+/// A listener that ignores notifications.
 #[derive(Debug)]
 struct Silent;
 
@@ -105,8 +105,8 @@ impl Subject {
         self
     }
 
-    /// Sets the function that ends the session of a process at the store, as if the session had expired there before
-    /// the client notices. This is required for a store whose grants live in sessions ([`LeaseScope::Session`]).
+    /// Sets the function that ends the session of a process at the store before the client notices, as an expiry does.
+    /// This is required for a store whose grants live in sessions ([`LeaseScope::Session`]).
     #[must_use]
     pub fn with_session_end(
         mut self,
@@ -157,7 +157,7 @@ impl Subject {
         &*self.backend
     }
 
-    /// Attaches a process whose claims the case makes, as its manager would.
+    /// Attaches `process` to the store, as the manager of that process would.
     pub(super) fn attach(&self, process: u128, listener: Weak<dyn Listener>) {
         self.backend.attach_dyn(process, listener, Handle::try_current().ok().as_ref());
     }
@@ -192,8 +192,8 @@ impl Subject {
         self.claim(key, Mode::Exclusive, Queue::Barging)
     }
 
-    /// Returns a claim that excludes all others: a lock, a writer, or the only permit of a semaphore, by the variant of
-    /// the case.
+    /// Returns a claim that excludes all others. The variant of the case decides whether this is a lock, a writer, or
+    /// the only permit of a semaphore.
     pub(super) fn mutex(&self, key: &Key) -> Claim {
         let (mode, queue) = self.variant.claims();
         self.claim(key, mode, queue)
@@ -336,8 +336,8 @@ impl Subject {
         if self.capability().waiting.by_heartbeats() {
             let end = self.now().plus(LATE);
             let mut answer = self.timed(self.backend.heartbeat_dyn(claim)).await;
-            // A heartbeat times out after half of a waiter's lease, so that a second heartbeat is still in time, as
-            // here.
+            // A heartbeat times out after half of a waiter's lease, so the heartbeat that is sent next is still in
+            // time.
             while answer.as_ref().is_err_and(crate::LockError::is_temporary) && !end.is_past(self.now()) {
                 answer = self.timed(self.backend.heartbeat_dyn(claim)).await;
             }
@@ -429,7 +429,7 @@ impl Subject {
             loop {
                 match self.renew(claim, ttl).await {
                     Renewal::Renewed { .. } => return,
-                    // The answer was too late, which can also happen to a try.
+                    // With a short lease, the answer may be too late on a busy machine.
                     Renewal::Unknown(error) if error.is_temporary() && !end.is_past(self.now()) => {
                         tokio::time::sleep(AGAIN).await;
                     }

@@ -32,8 +32,8 @@ pub fn check(holds: &[Hold]) -> Result<(), Violation> {
 
 /// Finds overlaps. `by_answer` is sorted by the time at which the grants were answered.
 fn overlap(by_answer: &[&Hold]) -> Result<(), Violation> {
-    // The current holds. The hold that ends first is on top. All have the same mode. Otherwise a violation would
-    // already have been returned.
+    // The current holds; the hold that ends first is on top. All of them have the same mode, because two current holds
+    // of different modes are a violation.
     let mut there: BinaryHeap<Reverse<(Duration, usize)>> = BinaryHeap::new();
     for (number, hold) in by_answer.iter().enumerate() {
         // A hold that ended before its grant was answered is not counted, because it was never certain.
@@ -97,7 +97,7 @@ fn larger<'a>(largest: Option<&'a Hold>, hold: &'a Hold) -> &'a Hold {
     largest.filter(|largest| largest.fence >= hold.fence).unwrap_or(hold)
 }
 
-/// Checks that no two holds have the same token. The order of the holds in time may be uncertain.
+/// Checks that no two holds have the same token, even if the order of the two holds in time is uncertain.
 fn same_token(holds: &[&Hold]) -> Result<(), Violation> {
     let mut fenced: Vec<_> = holds.iter().filter(|hold| hold.fence.is_some()).collect();
     fenced.sort_by_key(|hold| hold.fence);

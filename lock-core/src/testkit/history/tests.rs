@@ -1,4 +1,4 @@
-//! Tests the checker with fixed cases, and compares it with a simple checker that looks at every pair of holds.
+//! Tests [`check()`] with fixed cases, and compares it with a simple checker that looks at every pair of holds.
 
 use proptest::prelude::*;
 
@@ -96,7 +96,7 @@ fn tokens_of_readers_are_ordered_against_writers_alone() {
     assert!(is_token_order(&[of(Shared, 1, 4, 9), of(Shared, 2, 3, 9)]), "one token twice");
 }
 
-/// Generates a correct history. The holds follow one another, and each was requested at some earlier time.
+/// Generates a correct history. The holds follow one another. A hold may be requested while an earlier hold lasts.
 fn correct() -> impl Strategy<Value = Vec<Hold>> {
     proptest::collection::vec((1..5u64, 1..20u64, 0..30u64), 2..60).prop_map(|steps| {
         let mut time = 100;
@@ -126,7 +126,7 @@ fn any_history() -> impl Strategy<Value = Vec<Hold>> {
             .into_iter()
             .map(|(asked, wait, length, fence, which)| {
                 let mode = modes[usize::from(which) % modes.len()];
-                // Tokens are mostly in order, so that some histories have a correct order.
+                // The tokens are mostly in order. Otherwise hardly any history would be correct.
                 let fence = fence.map(|by| FencingToken::new(asked * 10 + by));
                 Hold { mode, fence, ..hold("k", asked, asked + wait, (asked + wait + length).max(2) - 2, 0) }
             })
@@ -134,7 +134,8 @@ fn any_history() -> impl Strategy<Value = Vec<Hold>> {
     })
 }
 
-/// Returns whether holds that exclude each other overlap. It is enough to check the time at which each hold begins.
+/// Returns whether holds that exclude each other overlap. An overlap begins when a hold begins, so only these times are
+/// checked.
 fn overlaps(holds: &[Hold]) -> bool {
     let definite: Vec<_> = holds.iter().filter(|hold| hold.ended > hold.acquired).collect();
     definite.iter().any(|hold| {

@@ -25,7 +25,7 @@ pub(super) struct Sessions {
     pub(super) timeout: Duration,
     /// Whether sessions need keep-alives.
     pub(super) keep_alive: bool,
-    /// Is notified when a session has ended and its process begins another session.
+    /// Notifies the tasks that send keep-alives that a session has ended, so that they begin another session.
     pub(super) over: Arc<Notify>,
     state: Mutex<State>,
 }
@@ -116,7 +116,7 @@ impl Sessions {
         true
     }
 
-    /// Returns the number of the session of `process`, and the time for which the session is certain.
+    /// Returns the number of the session of `process`, and the time for which the session is certain to live.
     pub(super) fn session(&self, process: u128) -> Result<(u64, Duration)> {
         self.expire();
         let state = self.state();
@@ -130,8 +130,8 @@ impl Sessions {
         if lease.is_zero() { Err(none("its process has no session")) } else { Ok((session.number, lease)) }
     }
 
-    /// Extends the session of `process` by another timeout. If the listener was dropped, ends the session and returns
-    /// `false`.
+    /// Extends the session of `process` to a full timeout from now. If the listener was dropped, ends the session and
+    /// returns `false`.
     pub(super) fn sign_of_life(&self, process: u128) -> bool {
         self.expire();
         let until = self.now().plus(self.timeout);
@@ -209,7 +209,7 @@ impl Sessions {
         drop(state);
         let granted = claims.values().filter(|entry| entry.granted).map(|entry| entry.claim.owner);
         let granted: Vec<Owner> = granted.collect();
-        // The keys are freed before the process is notified.
+        // As in a real store, the keys are free before the process is notified.
         for entry in claims.into_values() {
             self.memory.give_back(&entry.claim, None, Clock::Tokio.now());
         }

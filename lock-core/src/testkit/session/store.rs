@@ -1,4 +1,4 @@
-//! Implements the calls of the backend contract.
+//! Implements [`Backend`] for the store with sessions.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -106,8 +106,8 @@ fn without_expiry(lock: &mut LockInfo) {
 
 impl Backend for SessionStore {
     fn capability(&self) -> Capability {
-        // A lock without renewals needs its whole lease at the time of the grant. So the longest lease is shorter than
-        // a session.
+        // A lock without renewals needs its whole lease at the time of the grant. So no lease may be longer than a
+        // session is certain to live between two keep-alives: two thirds of the timeout.
         let certain = if self.0.keep_alive { self.0.timeout * 2 / 3 } else { self.0.timeout };
         Capability {
             store: "session",

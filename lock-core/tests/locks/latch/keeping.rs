@@ -81,7 +81,6 @@ async fn every_outage_begins_with_short_pauses() {
     waiting.abort();
 }
 
-/// A subscriber that counts warnings.
 struct Warnings(Arc<AtomicUsize>);
 
 impl tracing::Subscriber for Warnings {

@@ -18,7 +18,6 @@ use tokio::time::{Instant, sleep};
 
 use crate::millis;
 
-/// The fault of one step.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
     /// The step is executed, and its answer is lost.

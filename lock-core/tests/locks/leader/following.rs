@@ -190,7 +190,7 @@ async fn a_store_that_cannot_say_who_holds_tells_of_ones_own_lead() {
     assert_eq!(waits.await.unwrap(), "over");
 }
 
-/// A lead may end before its body, or after it.
+/// A term may end while its `Leadership` still exists, or after the leader has resigned.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_lead_is_told_when_it_ends() {
     let (here, there) = two();

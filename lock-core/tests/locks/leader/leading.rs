@@ -175,7 +175,7 @@ async fn a_store_without_fencing_tokens_has_no_leaders() {
     assert_eq!(locks.leader("").current().await.unwrap_err().kind(), LockErrorKind::InvalidKey);
 }
 
-/// A majority of stores has no order of waiters, and cannot name the holder.
+/// A quorum keeps no order of waiters, and cannot name the holder.
 #[cfg(feature = "redlock")]
 #[tokio::test(start_paused = true)]
 async fn one_leads_where_the_store_knows_no_order() {

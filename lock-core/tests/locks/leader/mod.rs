@@ -24,7 +24,7 @@ async fn depose(locks: &LockManager, key: &str) -> Result<bool> {
     locks.force_release(key, &leader.id, "a test").await
 }
 
-/// Counts the bodies that exist at this moment.
+/// Counts the bodies that exist now.
 #[derive(Clone, Debug, Default)]
 struct Alive(Arc<AtomicUsize>);
 

@@ -37,7 +37,8 @@ async fn a_body_is_dropped_at_a_loss_and_made_anew_after_the_next_election() {
     settle().await;
     for terms in 1..=3 {
         assert_eq!((alive.count(), tokens.lock().unwrap().len()), (1, terms));
-        // Another candidate is next in the queue, so it leads in between. By then the body must be dropped.
+        // Another candidate is next in the queue, so it leads between two terms of the run. The body must be dropped
+        // before that candidate leads.
         let other = tokio::spawn({
             let (other, alive) = (locks.leader("k"), alive.clone());
             async move {
