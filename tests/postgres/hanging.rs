@@ -1,7 +1,7 @@
 //! A server that hangs in commits because its synchronous standby is down.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lock_core::{LockManager, strategy};
@@ -19,6 +19,8 @@ struct Service {
     told: Arc<AtomicUsize>,
     /// The number of released locks.
     cycles: Arc<AtomicUsize>,
+    /// The last error of a task.
+    error: Arc<Mutex<String>>,
     runtime: Option<Runtime>,
 }
 
@@ -27,16 +29,23 @@ impl Service {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let (told, cycles) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let url = server.hasty_url();
+        let error = Arc::<Mutex<String>>::default();
         let (told_here, cycles_here, stop) = (Arc::clone(&told), Arc::clone(&cycles), Arc::clone(stop));
+        let error_here = Arc::clone(&error);
         runtime.spawn(async move {
             let locks = connect(&url).await;
             for task in 0..tasks {
                 let (locks, told, cycles) = (locks.clone(), Arc::clone(&told_here), Arc::clone(&cycles_here));
                 let (key, stop) = (format!("service {number} task {task}"), Arc::clone(&stop));
-                tokio::spawn(async move { work(&locks, &key, &told, &cycles, &stop).await });
+                let error = Arc::clone(&error_here);
+                tokio::spawn(async move { work(&locks, &key, &told, &cycles, &error, &stop).await });
             }
+            // Keeps the manager after the tasks have stopped. Two seconds after the last handle is dropped, a manager
+            // gives up its releases, and on a busy machine the server may need longer to answer them.
+            let _locks = locks;
+            std::future::pending::<()>().await;
         });
-        Self { told, cycles, runtime: Some(runtime) }
+        Self { told, cycles, error, runtime: Some(runtime) }
     }
 }
 
@@ -46,7 +55,14 @@ impl Drop for Service {
     }
 }
 
-async fn work(locks: &LockManager, key: &str, told: &AtomicUsize, cycles: &AtomicUsize, stop: &AtomicBool) {
+async fn work(
+    locks: &LockManager,
+    key: &str,
+    told: &AtomicUsize,
+    cycles: &AtomicUsize,
+    last: &Mutex<String>,
+    stop: &AtomicBool,
+) {
     while !stop.load(Ordering::Relaxed) {
         let done = match locks.lock(key).ttl(LONG).strategy(strategy::fail_fast()).acquire().await {
             Ok(guard) => guard.release().await.map(drop),
@@ -58,7 +74,7 @@ async fn work(locks: &LockManager, key: &str, told: &AtomicUsize, cycles: &Atomi
                 assert!(error.is_temporary() && error.to_string().contains("standby"), "{error}");
                 told.fetch_add(1, Ordering::Relaxed);
             }
-            Err(_) => {}
+            Err(error) => *last.lock().expect("no panic") = error.to_string(),
         }
         tokio::time::sleep(ms(20)).await;
     }
@@ -95,7 +111,8 @@ async fn commits_hang(services: usize, tasks: usize, hang: Duration) {
     let hangs = Bound::new(hang + PATIENCE);
     let few = format!("at most two processes of the server for each service above the {before} before");
     while hangs.elapsed() < hang || !each(|one| &one.told, vec![0; services]) {
-        hangs.check("the error says what hangs");
+        let errors: Vec<_> = all.iter().map(|one| one.error.lock().expect("no panic").clone()).collect();
+        hangs.check(&format!("each service says what hangs; their last other errors: {errors:?}"));
         // An operator can log in. The count may include a session of an operator, or a connection attempt that has just
         // ended.
         wait_until(&few, PATIENCE, async || number(&server, BACKENDS) <= before + 2 * services).await;

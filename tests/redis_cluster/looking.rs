@@ -8,7 +8,7 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::support::{FAILOVER, LONG, connect, key_on, soon_dead};
+use crate::support::{FAILOVER, LONG, RENEWS, connect, key_on, soon_dead};
 
 async fn takes(locks: &LockManager, key: &str) -> bool {
     match locks.lock(key).ttl(LONG).try_acquire().await {
@@ -113,8 +113,8 @@ async fn a_cluster_that_was_made_anew_on_the_same_addresses_is_found() {
 async fn a_held_lock_is_renewed_after_its_node_was_taken_out() {
     let cluster = RedisCluster::start();
     let locks = connect(&cluster).await;
-    let (key, ttl) = (key_on(&cluster, 0, "k"), Duration::from_secs(3));
-    let guard = locks.lock(&key).ttl(ttl).acquire().await.expect("free");
+    let key = key_on(&cluster, 0, "k");
+    let guard = locks.lock(&key).ttl(LONG).renew_every(RENEWS).acquire().await.expect("free");
     renewed(&cluster, 0, &key).await;
     cluster.nodes[3].command(&["CLUSTER", "FAILOVER"]);
     cluster.wait_promoted(0);

@@ -6,7 +6,7 @@ use lock_core::LockManager;
 use lock_tests::{PATIENCE, RedisCluster, wait_until};
 use tokio::task::JoinSet;
 
-use crate::support::{LONG, connect, key_on};
+use crate::support::{LONG, RENEWS, connect, key_on};
 
 /// Returns the nodes that contain the key.
 fn places(cluster: &RedisCluster, key: &str) -> Vec<usize> {
@@ -35,8 +35,8 @@ async fn a_lock_is_found_where_its_slot_has_gone() {
 async fn a_held_lock_is_renewed_while_its_slot_moves() {
     let cluster = RedisCluster::start();
     let locks = connect(&cluster).await;
-    let (key, ttl) = (key_on(&cluster, 0, "k"), Duration::from_secs(3));
-    let guard = locks.lock(&key).ttl(ttl).fencing(true).acquire().await.expect("free");
+    let key = key_on(&cluster, 0, "k");
+    let guard = locks.lock(&key).ttl(LONG).renew_every(RENEWS).fencing(true).acquire().await.expect("free");
     let slot = cluster.slot(&key);
     cluster.begin_move(slot, 0, 2);
     renewed(&cluster, 0, &key).await;
@@ -56,15 +56,14 @@ async fn a_held_lock_is_renewed_while_its_slot_moves() {
 async fn a_slot_may_move_to_a_node_that_has_none() {
     let mut cluster = RedisCluster::start();
     let locks = connect(&cluster).await;
-    let (key, ttl) = (key_on(&cluster, 0, "k"), Duration::from_secs(3));
-    let guard = locks.lock(&key).ttl(ttl).acquire().await.expect("free");
+    let key = key_on(&cluster, 0, "k");
+    let guard = locks.lock(&key).ttl(LONG).renew_every(RENEWS).acquire().await.expect("free");
     let new = cluster.add_node();
     let slot = cluster.slot(&key);
     cluster.begin_move(slot, 0, new);
     cluster.move_key(&key, 0, new);
     renewed(&cluster, new, &key).await;
-    tokio::time::sleep(ttl).await;
-    guard.check().expect("it is renewed");
+    guard.check().expect("it is held");
     // A free key of that slot must be created on the new node.
     let other = format!("{{{key}}}:other");
     let held = locks.lock(&other).ttl(LONG).try_acquire().await.expect("an answer").expect("free");

@@ -5,6 +5,9 @@ use lock_tests::{PATIENCE, RedisBuilder, RedisCluster};
 
 /// A lease that no test outlives.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// How often a lock of [`LONG`] is renewed, if a test waits for its renewals.
+pub(crate) const RENEWS: Duration = Duration::from_secs(1);
 /// The time limit for a failover. The nodes wait for a second (see [`soon_dead`]), vote and promote. `following.rs`
 /// tests how soon the library follows.
 pub(crate) const FAILOVER: Duration = PATIENCE;

@@ -1,23 +1,22 @@
-//! Tests a store that cannot be reached from the time of a grant until the short lease of the grant has expired.
+//! A store that is away from the grant on, for longer than the short lease of a grant from the queue.
 
 use lock_tests::{Flow, Proxy, RedisServer};
 
 use crate::ctl::{Ctl, until};
 use crate::log::Log;
 
-/// The lease of a grant from the queue is at most 2 s long until its first renewal. If it ends before the renewal, no
-/// command has started, so `run` requests the lock again.
-#[test]
-fn a_grant_that_ends_before_its_renewal_is_requested_again() {
+/// A grant from the queue lasts at most 2 s until its first renewal. If it ends before that, no command has started, so
+/// the lock is requested again.
+fn requested_again(command: &str) {
     let server = RedisServer::start();
     let proxy = Proxy::before(&server);
     let near = Ctl(server.url());
     let far = Ctl(format!("{}?connect_timeout=60s", proxy.url()));
     let log = Log::new();
-    let first = near.start(&["run", "k", "--ttl", "1m", "--", "sh", "-c", &log.waits()]);
+    let first = near.start(&[command, "k", "--ttl", "1m", "--", "sh", "-c", &log.waits()]);
     near.until_held("k", 1);
     let says = log.says("ran");
-    let second = far.start(&["run", "k", "--ttl", "1m", "--", "sh", "-c", &says]);
+    let second = far.start(&[command, "k", "--ttl", "1m", "--", "sh", "-c", &says]);
     near.until_waited_for("k", 1);
     proxy.requests(Flow::Hold);
     log.go();
@@ -28,4 +27,14 @@ fn a_grant_that_ends_before_its_renewal_is_requested_again() {
     proxy.heal();
     let said = second.end();
     assert_eq!((said.code, log.lines()), (0, vec!["ran".to_owned()]), "{said:?}");
+}
+
+#[test]
+fn a_grant_that_ends_before_its_renewal_is_requested_again() {
+    requested_again("run");
+}
+
+#[test]
+fn a_term_that_ends_before_its_renewal_is_requested_again() {
+    requested_again("leader");
 }
