@@ -188,11 +188,7 @@ impl Moment {
     /// Returns the moment that is `duration` later, limited to the last possible moment.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
-        self.plus_nanos(nanos(duration))
-    }
-
-    /// Returns the moment that is `nanos` nanoseconds later, limited to the last possible moment.
-    pub(crate) fn plus_nanos(self, nanos: i64) -> Self {
+        let nanos = nanos(duration);
         Self { mono: self.mono.saturating_add(nanos), boot: self.boot.saturating_add(nanos) }
     }
 

@@ -140,10 +140,10 @@ impl LockRequest {
     pub async fn acquire_detached(self) -> Result<DetachedLock> {
         let mut plan = self.renew(false).reentrant(false).plan()?;
         check(&plan).map_err(|error| error.with_key(&plan.key))?;
-        if let Some(own) = plan.own.as_mut().filter(|own| own.options.kind.hands_off()) {
+        if plan.options.kind.hands_off() {
             // `Write` excludes the same locks, but is never handed off. Otherwise waiters of this process would wait
             // for a hand-off that never happens.
-            own.options.kind = Kind::Write;
+            plan.resolved.options.kind = Kind::Write;
         }
         acquire::acquire(Ok(plan)).await?.detach()
     }
@@ -165,8 +165,8 @@ impl LockManager {
             let detail = "the token of a detached lock is 48 lower-case hexadecimal digits";
             return Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&key));
         };
-        let record = OwnerRecord::since(clock::wall(), engine.identity, None);
-        Ok(DetachedLock { hub, claim: Claim::new(key, owner, engine.defaults.ttl, record) })
+        let record = OwnerRecord::since(clock::wall(), Arc::clone(&engine.identity), None);
+        Ok(DetachedLock { hub, claim: Claim::new(key, owner, engine.profiles.defaults.ttl(), record) })
     }
 }
 

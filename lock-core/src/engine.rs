@@ -14,7 +14,7 @@ use crate::expiry;
 use crate::local_queue::LocalQueue;
 use crate::notifications::{Latches, LostOwners, Notifications};
 use crate::observe::Observer;
-use crate::options::{Profiles, Resolved};
+use crate::options::Profiles;
 use crate::owner::{Identity, Owner, OwnerSource};
 use crate::pending::{Cleanup, FreedKeys};
 use crate::rates::Rates;
@@ -31,11 +31,9 @@ pub(crate) struct Engine {
     pub(crate) notifications: Arc<Notifications>,
     pub(crate) latches: Latches,
     pub(crate) owners: OwnerSource,
-    pub(crate) identity: &'static Identity,
+    pub(crate) identity: Arc<Identity>,
     pub(crate) namespace: String,
     pub(crate) profiles: Profiles,
-    /// The options of a request that sets no options itself.
-    pub(crate) defaults: Resolved,
     pub(crate) rates: Rates,
     pub(crate) observer: Arc<Observer>,
     /// The number of grants in use.
@@ -67,7 +65,7 @@ impl Engine {
     pub(crate) fn new(
         store: Store,
         observer: Arc<Observer>,
-        identity: &'static Identity,
+        identity: Arc<Identity>,
         namespace: String,
         profiles: Profiles,
         background: Arc<Background>,
@@ -91,7 +89,6 @@ impl Engine {
             latches: Latches::default(),
             owners,
             namespace,
-            defaults: Resolved::of_defaults(&profiles.defaults, &capability)?,
             profiles,
             rates: Rates::default(),
             held: AtomicUsize::new(0),
@@ -240,7 +237,7 @@ impl Engine {
     /// Sleeps for `pause`, or until the manager closes or the store reconnects.
     pub(crate) async fn sleep(&self, pause: Duration) -> Result<()> {
         let mut changed = std::pin::pin!(self.changed.notified());
-        // Register before the check, here and below. Otherwise a change between the two steps would be missed.
+        // Register before the check. Otherwise a change between the two steps would be missed.
         changed.as_mut().enable();
         self.check_open()?;
         tokio::select! {
@@ -253,30 +250,15 @@ impl Engine {
 
     /// Waits until no lock is held, no acquisition is in progress and no release is pending.
     pub(crate) async fn idle(&self) {
-        loop {
-            let mut changed = std::pin::pin!(self.changed.notified());
-            changed.as_mut().enable();
-            // Check `acquiring` first, because an acquisition creates its lease before it stops counting as an
-            // acquisition.
-            if self.acquiring() == 0 && self.held() == 0 {
-                break;
-            }
-            changed.await;
-        }
+        // Check `acquiring` first, because an acquisition creates its lease before it stops counting as an acquisition.
+        self.changed.until(|| (self.acquiring() == 0 && self.held() == 0).then_some(())).await;
         // Wait for releases last, because a guard that is dropped in the meantime causes another release.
         self.cleanup.settled().await;
     }
 
     /// Waits until no acquisition is in progress and no release is pending.
     pub(crate) async fn settled(&self) {
-        loop {
-            let mut changed = std::pin::pin!(self.changed.notified());
-            changed.as_mut().enable();
-            if self.acquiring() == 0 {
-                break;
-            }
-            changed.await;
-        }
+        self.changed.until(|| (self.acquiring() == 0).then_some(())).await;
         // Wait for releases last, because an acquisition that fails may add a release.
         self.cleanup.settled().await;
     }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::backend::Placement;
-use crate::clock::{Moment, nanos};
+use crate::clock::Moment;
 
 /// The tolerance for the comparison of two leases with the same ttl. It allows for the time that a request takes.
 const SLACK: Duration = Duration::from_millis(20);
@@ -14,15 +14,12 @@ const SLACK: Duration = Duration::from_millis(20);
 /// Returns the moment until which a grant is certainly held, if the store granted `lease` to a request that was sent at
 /// `sent`.
 pub(crate) fn held_until(placement: Placement, sent: Moment, lease: Duration) -> Moment {
-    // The calculation uses whole nanoseconds, because every grant needs it, and dividing a `Duration` is slow.
-    let lease = nanos(lease);
-    sent.plus_nanos(lease.saturating_sub(placement.drift_nanos(lease)))
+    sent.plus(lease.saturating_sub(placement.drift(lease)))
 }
 
 /// Returns the moment when a lease of `ttl` that is requested at `now` has certainly expired in the store.
 pub(crate) fn forgotten(now: Moment, ttl: Duration) -> Moment {
-    let ttl = nanos(ttl);
-    now.plus_nanos(ttl.saturating_add(Placement::Remote.drift_nanos(ttl)))
+    now.plus(ttl.saturating_add(Placement::Remote.drift(ttl)))
 }
 
 /// Returns whether a lease that ends in the store at `store_until` would outlast a lease of `ttl` that is requested

@@ -48,7 +48,7 @@ impl Hub {
         let engine = Engine::new(
             store.clone(),
             observer,
-            identity.kept(),
+            Arc::new(identity),
             namespace,
             profiles,
             Arc::clone(&background),

@@ -21,7 +21,7 @@ pub(crate) fn fit(label: Cow<'static, str>) -> Cow<'static, str> {
 }
 
 /// Returns the longest prefix of at most `length` bytes that does not end inside a character.
-fn start(text: &str, length: usize) -> &str {
+pub(crate) fn start(text: &str, length: usize) -> &str {
     let end = (0..=length.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or(0)]
 }

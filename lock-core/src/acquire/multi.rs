@@ -33,7 +33,7 @@ impl Plan {
             hub: Arc::clone(&self.hub),
             key: key.clone(),
             more: MoreKeys::default(),
-            own: Some(Box::new(Resolved {
+            resolved: Box::new(Resolved {
                 ttl: self.ttl,
                 options: LeaseOptions {
                     // A fair claim waits in order of arrival, so the wait ends even if a key is busy. The limits on a
@@ -56,7 +56,7 @@ impl Plan {
                 label: self.label.clone(),
                 // A request for several keys cannot be for permits, so this is always 1.
                 take: 1,
-            })),
+            }),
             template: self.template.clone(),
             is_part: true,
         }

@@ -21,9 +21,8 @@ pub(crate) struct Plan {
     pub(crate) key: Key,
     /// The other keys, if the request is for several.
     pub(crate) more: MoreKeys,
-    /// The options of this request. `None` stands for [the manager's defaults](Engine::defaults). The options are
-    /// boxed, because the plan is moved together with the future of the acquisition.
-    pub(crate) own: Option<Box<Resolved>>,
+    /// The options are boxed, because the plan is moved together with the future of the acquisition.
+    pub(crate) resolved: Box<Resolved>,
     /// The template that the key was rendered from.
     pub(crate) template: Option<Cow<'static, str>>,
     /// Whether this plan is for a single key of a request for several.
@@ -34,7 +33,7 @@ impl Deref for Plan {
     type Target = Resolved;
 
     fn deref(&self) -> &Resolved {
-        self.own.as_deref().unwrap_or(&self.hub.engine.defaults)
+        &self.resolved
     }
 }
 
@@ -82,7 +81,8 @@ impl Plan {
         // the holder could hand its grant off to that waiter, according to both owner ids. Without the mark, a waiter
         // could wait for a hand-off that never comes.
         let owner = if hands_off { owners.mint() } else { owners.mint_strict() };
-        let record = OwnerRecord::since(clock::wall(), self.engine().identity, self.label.clone());
+        let record =
+            OwnerRecord::since(clock::wall(), Arc::clone(&self.engine().identity), self.label.clone());
         Claim {
             more: self.more.clone(),
             mode: self.options.kind.mode(),

@@ -86,7 +86,7 @@ impl<'a> AcquireRecorder<'a> {
         }
         self.log(error, outcome, waited);
         self.observer().events.emit(|| LockEvent::Refused {
-            lock: self.name(),
+            lock: name(self.plan),
             why: error.kind(),
             skipped: error.is_skipped(),
             waited,
@@ -124,10 +124,6 @@ impl<'a> AcquireRecorder<'a> {
             }
         }
     }
-
-    fn name(&self) -> LockName {
-        name(self.plan)
-    }
 }
 
 impl Drop for AcquireRecorder<'_> {
@@ -139,7 +135,7 @@ impl Drop for AcquireRecorder<'_> {
         let waited = self.waited();
         self.meter.request_ended(Outcome::Cancelled, waited);
         self.span.record("lock.waited_ms", millis(waited));
-        self.observer().events.emit(|| LockEvent::Cancelled { lock: self.name(), waited });
+        self.observer().events.emit(|| LockEvent::Cancelled { lock: name(self.plan), waited });
     }
 }
 

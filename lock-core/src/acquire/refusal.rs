@@ -25,9 +25,8 @@ impl Acquire<'_> {
     pub(super) fn known(&self, held: &Held, now: Moment) -> Contention {
         // If the strategy decided to wait before the first request, it has already counted the waiters of this process.
         // So after the first answer, only the waiters at the store count.
-        let counts_here =
-            self.plan.strategy.uses_waiters() && !(self.state.admitted && self.tries.count <= 1);
-        let waiters = if counts_here { Some(self.waiters(held)) } else { held.waiters };
+        let are_counted = self.state.admitted && self.tries.count <= 1;
+        let waiters = if are_counted { held.waiters } else { Some(self.waiters(held)) };
         Contention::new()
             .with_attempts(self.tries.count.max(1))
             .with_waited(self.tries.waited(now))
@@ -114,7 +113,7 @@ impl Acquire<'_> {
     /// Returns the part of the error's text that explains why the key is held. The text may be empty.
     fn detail(&self, held: &Held) -> Cow<'static, str> {
         let is_own =
-            || held.holder.as_ref().is_some_and(|holder| holder.identity() == self.engine().identity);
+            || held.holder.as_ref().is_some_and(|holder| *holder.identity() == *self.engine().identity);
         match held.remaining {
             Some(left) if held.kept => {
                 format!("it is kept until its `min_hold` is over, {left:.1?} more").into()

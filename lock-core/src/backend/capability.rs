@@ -5,7 +5,7 @@ use std::time::Duration;
 #[cfg(doc)]
 use super::Backend;
 use super::{Claim, Mode, Queue, Waiting};
-use crate::clock::{Clock, nanos};
+use crate::clock::Clock;
 use crate::error::{LockError, LockErrorKind, Result};
 
 /// The place of the store, which decides where renewals run and which clock measures leases.
@@ -38,21 +38,15 @@ impl Placement {
     /// the time is at most a quarter of the lease.
     #[must_use]
     pub fn drift(self, lease: Duration) -> Duration {
-        Duration::from_nanos(self.drift_nanos(nanos(lease)).unsigned_abs())
-    }
-
-    /// Returns [`drift`](Self::drift) in nanoseconds.
-    pub(crate) const fn drift_nanos(self, lease: i64) -> i64 {
         match self {
-            Self::Embedded if lease / 4 < GRANULARITY => lease / 4,
-            Self::Embedded => GRANULARITY,
+            Self::Embedded => GRANULARITY.min(lease / 4),
             Self::Remote => lease / 100 + GRANULARITY,
         }
     }
 }
 
-/// The granularity of expiry in a store, and of the timers in this process, in nanoseconds.
-const GRANULARITY: i64 = 2_000_000;
+/// The granularity of expiry in a store, and of the timers in this process.
+const GRANULARITY: Duration = Duration::from_millis(2);
 
 /// The scope that limits the lifetime of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

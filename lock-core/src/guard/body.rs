@@ -85,16 +85,16 @@ pub(crate) fn after<F: Future>(asking: Asking, body: Pin<Box<F>>) -> Locked<F> {
 /// A body and its lock.
 ///
 /// The compiler generates this code for each locked function of a program, so it must be small. Everything that does
-/// not depend on the type of the body is in [`Frame`].
+/// not depend on the type of the body is in [`Stage`].
 pub(crate) struct Locked<F: Future> {
     body: Body<F>,
     /// This field is declared after the body, so the body is dropped first.
-    frame: Frame,
+    stage: Stage,
 }
 
 impl<F: Future> Locked<F> {
     fn new(body: Pin<Box<F>>, stage: Stage) -> Self {
-        Self { body: Body { future: Some(body), output: None }, frame: Frame { stage } }
+        Self { body: Body { future: Some(body), output: None }, stage }
     }
 }
 
@@ -103,7 +103,7 @@ impl<F: Future> Future for Locked<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = Pin::get_mut(self);
-        match this.frame.poll(&mut this.body, cx) {
+        match this.stage.poll(&mut this.body, cx) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Ready(Ok(())) => match this.body.output.take() {
@@ -120,7 +120,7 @@ impl<F: Future> Unpin for Locked<F> {}
 impl<F: Future> Drop for Locked<F> {
     fn drop(&mut self) {
         // Dropping the fields directly would drop the body outside its span and scope.
-        self.frame.end(&mut self.body);
+        self.stage.end(&mut self.body);
     }
 }
 
@@ -156,10 +156,6 @@ impl<F: Future> AnyBody for Body<F> {
 }
 
 /// The part of a locked body that does not depend on its type.
-struct Frame {
-    stage: Stage,
-}
-
 enum Stage {
     /// The lock is being acquired, and the body has not started.
     #[cfg_attr(not(feature = "macros"), allow(dead_code, reason = "only the attribute asks from inside"))]
@@ -171,46 +167,46 @@ enum Stage {
     Over,
 }
 
-impl Frame {
+impl Stage {
     /// Runs the stages one after another. The body is dropped before its guard.
     fn poll(&mut self, body: &mut dyn AnyBody, cx: &mut Context<'_>) -> Poll<Result<()>> {
         loop {
-            let outcome = match &mut self.stage {
-                Stage::Asking(asking) => match ready!(asking.as_mut().poll(cx)) {
+            let outcome = match self {
+                Self::Asking(asking) => match ready!(asking.as_mut().poll(cx)) {
                     Ok((guard, on_lost)) => {
-                        self.stage = Stage::Inside(Inside::new(guard.lease(), on_lost), Some(guard));
+                        *self = Self::Inside(Inside::new(guard.lease(), on_lost), Some(guard));
                         continue;
                     }
                     Err(error) => Err(error),
                 },
-                Stage::Inside(inside, guard) => match (ready!(inside.poll(body, cx)), guard.take()) {
+                Self::Inside(inside, guard) => match (ready!(inside.poll(body, cx)), guard.take()) {
                     (Ok(()), Some(guard)) => {
                         // The result of the release is not returned, because it must not replace the output of the
                         // body. A failed release is logged.
-                        self.stage = Stage::Releasing(Box::pin(guard.release_within(RELEASE_PATIENCE)));
+                        *self = Self::Releasing(Box::pin(guard.release_within(RELEASE_PATIENCE)));
                         continue;
                     }
                     // The guard may be dropped here, because `inside.poll` has dropped the body. The background then
                     // releases the grant.
                     (outcome, _) => outcome,
                 },
-                Stage::Releasing(releasing) => {
+                Self::Releasing(releasing) => {
                     ready!(releasing.as_mut().poll(cx));
                     Ok(())
                 }
-                Stage::Over => unreachable!("BUG: polled after it was ready"),
+                Self::Over => unreachable!("BUG: polled after it was ready"),
             };
             self.end(body);
-            self.stage = Stage::Over;
+            *self = Self::Over;
             return Poll::Ready(outcome);
         }
     }
 
     /// Drops the future of the body, inside the span and the scope of its lock.
     fn end(&self, body: &mut dyn AnyBody) {
-        match &self.stage {
-            Stage::Inside(inside, _) => inside.end(body),
-            Stage::Asking(_) | Stage::Releasing(_) | Stage::Over => body.end(),
+        match self {
+            Self::Inside(inside, _) => inside.end(body),
+            Self::Asking(_) | Self::Releasing(_) | Self::Over => body.end(),
         }
     }
 }

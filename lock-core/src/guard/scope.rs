@@ -75,7 +75,7 @@ impl LockScope {
     }
 
     pub(crate) fn with_lease(mut self, lease: &Arc<Lease>) -> Self {
-        self.innermost = Some(Arc::new(Entered { lease: lease.downgrade(), outer: self.innermost }));
+        self.innermost = Some(Arc::new(Entered { lease: Arc::downgrade(lease), outer: self.innermost }));
         self
     }
 
@@ -90,21 +90,10 @@ impl LockScope {
 
     /// Returns the lease of `key` that the calling task has entered, if the lease belongs to the manager of `engine`.
     pub(crate) fn lease_of(engine: &Arc<Engine>, key: &Key) -> Option<Arc<Lease>> {
-        CURRENT.try_with(|scope| scope.find(engine, key)).ok().flatten()
-    }
-
-    fn find(&self, engine: &Arc<Engine>, key: &Key) -> Option<Arc<Lease>> {
-        let mut next = self.innermost.as_deref();
-        while let Some(entered) = next {
-            let lease = entered.lease.upgrade();
-            if let Some(lease) = lease.filter(|lease| {
-                Arc::ptr_eq(&lease.engine, engine) && lease.claim().keys().any(|held| held == key)
-            }) {
-                return Some(lease);
-            }
-            next = entered.outer.as_deref();
-        }
-        None
+        let is_it = |lease: &Arc<Lease>| {
+            Arc::ptr_eq(&lease.engine, engine) && lease.claim().keys().any(|held| held == key)
+        };
+        CURRENT.try_with(|scope| scope.leases().find(is_it)).ok().flatten()
     }
 
     /// Returns the leases of `key` that were entered in this scope, whether or not they are still held. If `manager` is

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256};
 
 use super::namespace::MAX_NAMESPACE_LEN;
+use crate::label::start;
 
 /// The maximum length of a key in bytes, including its namespace.
 pub(super) const MAX_LEN: usize = 512;
@@ -48,19 +49,10 @@ pub(super) fn is_mistakable(text: &str) -> bool {
 pub(super) fn shorten(text: &str) -> String {
     let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
     let mut short = String::with_capacity(MAX_LEN);
-    short.push_str(prefix(text));
+    short.push_str(start(text, PREFIX_LEN));
     short.push(SEPARATOR);
     for byte in &hash[..HASH_BYTES] {
         let _ = write!(short, "{byte:02x}");
     }
     short
-}
-
-/// Returns the longest prefix of `text` that fits and does not end inside a character.
-fn prefix(text: &str) -> &str {
-    let mut end = text.len().min(PREFIX_LEN);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }

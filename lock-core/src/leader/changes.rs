@@ -201,15 +201,7 @@ impl LeaderChanges {
 
 /// Completes when the manager shuts down.
 async fn closed(engine: &Engine) {
-    loop {
-        let mut changed = std::pin::pin!(engine.changed.notified());
-        // Register before the check. Otherwise a shutdown between the two steps would be missed.
-        changed.as_mut().enable();
-        if engine.check_open().is_err() {
-            return;
-        }
-        changed.await;
-    }
+    engine.changed.until(|| engine.check_open().err()).await;
 }
 
 impl fmt::Debug for LeaderChanges {

@@ -5,14 +5,14 @@ use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
 use super::bounds::ends_by_itself;
-use super::lease::{Lease, LeaseGrant, Start};
+use super::lease::{Lease, Start};
 use super::schedule::Schedule;
 use super::state;
 use crate::backend::Mode;
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::expiry;
-use crate::local_queue::{Handoff, SharedGrant};
+use crate::local_queue::{Handoff, HeldGrant};
 use crate::options::LeaseOptions;
 
 impl Lease {
@@ -20,7 +20,7 @@ impl Lease {
     pub(crate) fn from_handoff(
         engine: Arc<Engine>,
         schedule: &Schedule<Self>,
-        handed: Arc<SharedGrant>,
+        handed: Arc<HeldGrant>,
         ttl: Duration,
         options: LeaseOptions,
         span: tracing::Span,
@@ -39,10 +39,10 @@ impl Lease {
                 bounds.store_until =
                     bounds.store_until.earlier(expiry::forgotten(bounds.confirmed, ttl), now);
             }
-            let grant = LeaseGrant::Own(handed.copy(options.renew, bounds));
+            let grant = Arc::new(handed.copy(options.renew, bounds));
             return Self::start(engine, schedule, grant, options, start, span);
         }
-        Self::start(engine, schedule, LeaseGrant::Shared(handed), options, start, span)
+        Self::start(engine, schedule, handed, options, start, span)
     }
 
     /// Records that a transaction of the application is about to verify the lease. After this, the grant is released at
@@ -85,13 +85,7 @@ impl Lease {
         if self.claim().is_verified() {
             return None;
         }
-        let next = match &self.grant {
-            LeaseGrant::Own(own) => {
-                let copy = own.copy(own.claim.renews, own.bounds());
-                Arc::new(SharedGrant::new(&self.engine.cleanup, copy))
-            }
-            LeaseGrant::Shared(shared) => Arc::clone(shared),
-        };
+        let next = Arc::clone(&self.grant);
         if let Some(made) = self.fence.get() {
             // If the store's token may be ahead of the numbers of this process, the next holder requests its token from
             // the store.

@@ -1,8 +1,7 @@
 //! Defines [`Lease`]: a grant in use, shared by its guards.
 
-use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{self, AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use once_cell::sync::OnceCell;
@@ -15,7 +14,7 @@ use super::state;
 use crate::backend::Claim;
 use crate::clock::{self, Moment};
 use crate::engine::Engine;
-use crate::local_queue::{FenceSequence, HeldGrant, SharedGrant};
+use crate::local_queue::{FenceSequence, HeldGrant};
 use crate::observe::HoldRecorder;
 use crate::options::LeaseOptions;
 use crate::pending::Granted;
@@ -31,36 +30,12 @@ pub(super) struct Start {
     pub(super) fence: Option<FenceSequence>,
 }
 
-/// The grant of a lease.
-#[derive(Debug)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "in the lease, so that one which is handed to nobody is made in one piece"
-)]
-pub(super) enum LeaseGrant {
-    /// A grant that only this lease uses: a grant from the store, or a copy of a grant that was handed off.
-    Own(HeldGrant),
-    /// A grant that was handed off, and is shared with its previous holders.
-    Shared(Arc<SharedGrant>),
-}
-
-impl Deref for LeaseGrant {
-    type Target = HeldGrant;
-
-    fn deref(&self) -> &HeldGrant {
-        match self {
-            Self::Own(grant) => grant,
-            Self::Shared(grant) => grant,
-        }
-    }
-}
-
 /// A grant in use, shared by its guards and handles. The schedule has only a weak reference. So a lease without guards
 /// and handles is neither renewed nor watched.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) engine: Arc<Engine>,
-    pub(super) grant: LeaseGrant,
+    pub(super) grant: Arc<HeldGrant>,
     pub(crate) options: LeaseOptions,
     pub(crate) since: Moment,
     pub(crate) span: tracing::Span,
@@ -115,17 +90,14 @@ impl Lease {
         // stay below the store's time.
         let fence = grant.fence.map(|first| FenceSequence::new(first, *arrived));
         let start = Start { since, ttl, handoffs: claim.handoffs, fence };
-        let grant = LeaseGrant::Own(HeldGrant::new(claim, bounds));
+        let grant = Arc::new(HeldGrant::new(&engine.cleanup, claim, bounds));
         Self::start(engine, schedule, grant, options, start, span)
     }
 
-    /// Makes a lease directly on the heap. Every grant needs this function, so it is always inlined: a call would copy
-    /// the grant.
-    #[inline(always)]
     pub(super) fn start(
         engine: Arc<Engine>,
         schedule: &Schedule<Self>,
-        grant: LeaseGrant,
+        grant: Arc<HeldGrant>,
         options: LeaseOptions,
         start: Start,
         span: tracing::Span,
@@ -221,10 +193,6 @@ impl Lease {
         // This memory fence pairs with the one in `note_verified`. Either the check after `note_verified` sees that the
         // lease has ended, or the release sees the mark on the claim.
         atomic::fence(Ordering::SeqCst);
-    }
-
-    pub(crate) fn downgrade(self: &Arc<Self>) -> Weak<Self> {
-        Arc::downgrade(self)
     }
 }
 

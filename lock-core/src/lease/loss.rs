@@ -116,19 +116,7 @@ impl Lease {
             Ok(reason) => reason,
             // The call comes from outside of tokio, and the process cannot start a thread. Without a runtime there is
             // no timer.
-            Err(_) => self.until_notified().await,
-        }
-    }
-
-    /// Completes when the loss is recorded.
-    async fn until_notified(&self) -> LossReason {
-        loop {
-            let mut changed = std::pin::pin!(self.changed.notified());
-            changed.as_mut().enable();
-            if let Some(reason) = self.loss() {
-                return reason;
-            }
-            changed.await;
+            Err(_) => self.changed.until(|| self.loss()).await,
         }
     }
 

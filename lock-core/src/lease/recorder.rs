@@ -38,7 +38,7 @@ impl Lease {
         if !self.has_ended() {
             return;
         }
-        let Some(subject) = self.recorder.close_released() else { return };
+        let Some(subject) = self.recorder.close() else { return };
         subject.meter.hold_ended();
         let events = &self.engine.observer.events;
         if subject.meter.is_on() || events.are_wanted() || !self.span.is_disabled() {

@@ -2,7 +2,6 @@
 //! locks.
 
 use std::collections::HashSet;
-use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use tokio::runtime::{Handle, Id};
@@ -34,25 +33,6 @@ pub(crate) struct Renewers {
     others: Mutex<Vec<Arc<Schedule<Lease>>>>,
 }
 
-/// The schedule of a renewer.
-#[derive(Debug)]
-pub(crate) enum Renewing<'a> {
-    /// A borrowed schedule, which costs no reference count.
-    Known(&'a Schedule<Lease>),
-    Other(Arc<Schedule<Lease>>),
-}
-
-impl Deref for Renewing<'_> {
-    type Target = Schedule<Lease>;
-
-    fn deref(&self) -> &Schedule<Lease> {
-        match self {
-            Self::Known(schedule) => schedule,
-            Self::Other(schedule) => schedule,
-        }
-    }
-}
-
 impl Renewers {
     pub(crate) fn new(store: Store, local_queue: Arc<LocalQueue>, background: Arc<Background>) -> Self {
         let clock = store.capability().placement.clock();
@@ -65,19 +45,19 @@ impl Renewers {
     }
 
     /// Returns the schedule for the leases of the calling task.
-    pub(crate) fn here(&self) -> Result<Renewing<'_>> {
+    pub(crate) fn here(&self) -> Result<Arc<Schedule<Lease>>> {
         // A runtime is required even if the library has its own thread, because the caller uses tokio's timers, which
         // panic outside of a runtime.
         let runtime = current_runtime()?;
         if let Some(schedule) = &self.own {
-            return Ok(Renewing::Known(schedule));
+            return Ok(Arc::clone(schedule));
         }
         let first = self.first.get_or_init(|| self.start(&runtime));
         if is_of(first, runtime.id()) {
-            return Ok(Renewing::Known(first));
+            return Ok(Arc::clone(first));
         }
         if let Some(schedule) = self.other(|schedule| is_of(schedule, runtime.id())) {
-            return Ok(Renewing::Other(schedule));
+            return Ok(schedule);
         }
         self.forget_ended();
         let renewer = self.renewer(runtime.id());
@@ -92,12 +72,12 @@ impl Renewers {
             first
         });
         if let Some(schedule) = first {
-            return Ok(Renewing::Other(schedule));
+            return Ok(schedule);
         }
         // The renewer starts outside of the mutex. A runtime that is ending drops the renewer at once, and this drop
         // runs much other code, because it releases lingering grants.
         self.run(renewer, &runtime);
-        Ok(Renewing::Other(schedule))
+        Ok(schedule)
     }
 
     /// Removes the schedules of runtimes that have ended and have no live leases.
@@ -125,12 +105,12 @@ impl Renewers {
 
     /// Returns the schedule that watches `lease`. If the runtime of the lease has ended, returns the schedule of the
     /// calling task. The lease then moves to that schedule.
-    pub(crate) fn schedule_of(&self, lease: &Lease) -> Result<Renewing<'_>> {
+    pub(crate) fn schedule_of(&self, lease: &Lease) -> Result<Arc<Schedule<Lease>>> {
         let watches = |schedule: &Schedule<Lease>| is_of(schedule, lease.runtime);
         if let Some(schedule) = self.own.iter().chain(self.first.get()).find(|schedule| watches(schedule)) {
-            return Ok(Renewing::Known(schedule));
+            return Ok(Arc::clone(schedule));
         }
-        self.other(watches).map_or_else(|| self.here(), |schedule| Ok(Renewing::Other(schedule)))
+        self.other(watches).map_or_else(|| self.here(), Ok)
     }
 
     /// Starts a renewer on `runtime`.

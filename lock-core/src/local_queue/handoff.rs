@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::held_grant::SharedGrant;
+use super::held_grant::HeldGrant;
 use crate::backend::Claim;
 use crate::clock::Moment;
 use crate::expiry;
@@ -14,14 +14,14 @@ use crate::pending::{Certainty, Cleanup, ReleaseUnderWay};
 /// A grant without a holder. Dropping this value releases the grant in the background. This happens, for example, in
 /// the node of a waiter that has left the queue, or in the future of a cancelled waiter.
 pub(crate) struct Handoff {
-    grant: Option<Arc<SharedGrant>>,
+    grant: Option<Arc<HeldGrant>>,
     /// Set when it is certain that the grant will be released. While this value exists, the next acquisition of the key
     /// waits for the release.
     under_way: Option<ReleaseUnderWay>,
 }
 
 impl Handoff {
-    pub(crate) fn new(grant: Arc<SharedGrant>) -> Self {
+    pub(crate) fn new(grant: Arc<HeldGrant>) -> Self {
         Self { grant: Some(grant), under_way: None }
     }
 
@@ -42,7 +42,7 @@ impl Handoff {
         grant.lasts(sent, expiry::held_until(grant.cleanup.capability.placement, sent, length));
     }
 
-    pub(crate) fn grant(&self) -> &SharedGrant {
+    pub(crate) fn grant(&self) -> &HeldGrant {
         self.grant.as_ref().expect("BUG: only what consumes the hand-off takes the grant")
     }
 
@@ -51,7 +51,7 @@ impl Handoff {
     }
 
     /// Takes the grant out of this hand-off. The caller must then release the grant.
-    pub(crate) fn accept(mut self) -> Arc<SharedGrant> {
+    pub(crate) fn accept(mut self) -> Arc<HeldGrant> {
         self.grant.take().expect("BUG: only what consumes the hand-off takes the grant")
     }
 

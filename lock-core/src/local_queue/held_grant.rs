@@ -1,6 +1,5 @@
 //! Defines the state of a grant, which its successive holders share.
 
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,9 +10,11 @@ use crate::clock::Moment;
 use crate::pending::Cleanup;
 use crate::sync::Mutex;
 
-/// A grant of the store that this process holds.
+/// A grant of the store that this process holds. Usually its successive holders share this value, so a hand-off copies
+/// nothing.
 #[derive(Debug)]
 pub(crate) struct HeldGrant {
+    pub(super) cleanup: Arc<Cleanup>,
     pub(crate) claim: Claim,
     deadline: AtomicMoment,
     store_until: AtomicMoment,
@@ -22,27 +23,6 @@ pub(crate) struct HeldGrant {
     handoffs: AtomicU64,
     /// The fencing tokens of the earlier holders.
     earlier: Mutex<Option<FenceSequence>>,
-}
-
-/// A grant that was handed off. Usually all later holders share this value, so a hand-off copies nothing.
-#[derive(Debug)]
-pub(crate) struct SharedGrant {
-    pub(super) cleanup: Arc<Cleanup>,
-    grant: HeldGrant,
-}
-
-impl SharedGrant {
-    pub(crate) fn new(cleanup: &Arc<Cleanup>, grant: HeldGrant) -> Self {
-        Self { cleanup: Arc::clone(cleanup), grant }
-    }
-}
-
-impl Deref for SharedGrant {
-    type Target = HeldGrant;
-
-    fn deref(&self) -> &HeldGrant {
-        &self.grant
-    }
 }
 
 /// The times until which a grant is held, and the time of its last confirmation.
@@ -58,9 +38,9 @@ pub(crate) struct Bounds {
 }
 
 impl HeldGrant {
-    #[inline]
-    pub(crate) fn new(claim: Claim, bounds: Bounds) -> Self {
+    pub(crate) fn new(cleanup: &Arc<Cleanup>, claim: Claim, bounds: Bounds) -> Self {
         Self {
+            cleanup: Arc::clone(cleanup),
             deadline: AtomicMoment::new(bounds.deadline),
             store_until: AtomicMoment::new(bounds.store_until),
             confirmed: AtomicMoment::new(bounds.confirmed),
@@ -74,7 +54,7 @@ impl HeldGrant {
     /// [renewed](Claim::renews).
     pub(crate) fn copy(&self, renews: bool, bounds: Bounds) -> Self {
         let claim = Claim { renews, handoffs: self.handoffs(), ..self.claim.clone() };
-        let copy = Self::new(claim, bounds);
+        let copy = Self::new(&self.cleanup, claim, bounds);
         copy.set_earlier(self.earlier());
         copy
     }

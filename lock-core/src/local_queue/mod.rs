@@ -34,13 +34,12 @@
 //! | `last_answer` | the last answer of the store about a key |
 //! | `waiter_node` | the state of one waiter, shared with the queue |
 //! | `waiter` | [`Waiter`]: a waiter as the acquire loop uses it |
-//! | `held_grant` | [`HeldGrant`]: the grant of one holder; [`SharedGrant`]: the state that successive holders share |
+//! | `held_grant` | [`HeldGrant`]: the grant that successive holders share |
 //! | `handoff` | [`Handoff`]: a grant between two holders |
 //! | `lingering_keys`, `lingering` | grants that are kept after their release |
 //! | `fence_sequence` | the fencing tokens of the holders of one grant |
 //! | `quantum` | the time for which a process may keep a grant while others wait elsewhere |
 //! | `recently_held` | the keys that were held a moment ago |
-//! | `shards` | the number of shards of the key map |
 //! | `reclaim` | the signal that a waiter may not have accepted its hand-off |
 
 mod fence_sequence;
@@ -54,7 +53,6 @@ mod quantum;
 mod queues;
 mod recently_held;
 mod reclaim;
-mod shards;
 #[cfg(test)]
 mod tests;
 mod waiter;
@@ -62,7 +60,7 @@ mod waiter_node;
 
 pub(crate) use fence_sequence::FenceSequence;
 pub(crate) use handoff::Handoff;
-pub(crate) use held_grant::{Bounds, HeldGrant, SharedGrant};
+pub(crate) use held_grant::{Bounds, HeldGrant};
 pub(crate) use last_answer::LastAnswer;
 pub(crate) use lingering::Expected;
 pub(crate) use quantum::QUESTION_TIMEOUT;

@@ -12,7 +12,6 @@ use super::last_answer::LastAnswer;
 use super::lingering_keys::LingeringKeys;
 use super::recently_held::RecentlyHeld;
 use super::reclaim::ReclaimSignal;
-use super::shards::SHARDS;
 use super::waiter_node::WaiterNode;
 use crate::backend::{Capability, Claim};
 use crate::clock::{Clock, Moment};
@@ -22,6 +21,9 @@ use crate::pending::{FreedKeys, LeftEntry};
 use crate::sync::{Mutex, MutexGuard};
 
 type Shard = KeyMap<KeyQueue>;
+
+/// The number of shards of the key map.
+const SHARDS: usize = 32;
 
 /// The result of [`LocalQueue::hand_off`]: the destination of a released grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::futures::Notified;
+
 use super::handoff::Handoff;
 use super::last_answer::LastAnswer;
 use super::queues::LocalQueue;
-use super::waiter_node::{ANSWER, Notified, WaiterNode};
+use super::waiter_node::{ANSWER, WaiterNode};
 use crate::clock::Moment;
 use crate::key::Key;
 use crate::owner::Owner;

@@ -1,19 +1,21 @@
 //! Defines the state of a waiter in a queue: its hand-off, its turn, and whether it is polled.
 
 use std::fmt;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+
+use tokio::sync::futures::Notified;
 
 use super::handoff::Handoff;
 use crate::clock::Moment;
 use crate::pending::LeftEntry;
-use crate::sync::{Mutex, MutexGuard, survives};
+use crate::sync::{Mutex, MutexGuard, Notify};
 
 /// The state of one waiter, shared between the queue and the waiter.
 pub(super) struct WaiterNode {
     /// The lease that the waiter requests.
     ttl: Duration,
+    /// Notified when the waiter must check its state. A notification between two waits is not lost.
+    changed: Notify,
     state: Mutex<NodeState>,
 }
 
@@ -25,11 +27,6 @@ const STALLED: Duration = Duration::from_secs(1);
 
 /// The state of a waiter, which the queue and the waiter change under a mutex.
 pub(super) struct NodeState {
-    /// Whether the waiter was notified. The flag stays set until the waiter has checked it, so a notification between
-    /// two waits is not lost.
-    notified: bool,
-    /// The waker of the waiter.
-    waker: Option<Waker>,
     /// Whether the waiter must send a request: it is the head, and the key may be free at the store.
     pub(super) must_ask: bool,
     /// The grant that the previous holder has handed off.
@@ -67,8 +64,6 @@ impl NodeState {
 impl WaiterNode {
     pub(super) fn new(ttl: Duration, now: Moment) -> Self {
         let state = NodeState {
-            notified: false,
-            waker: None,
             must_ask: false,
             handoff: None,
             entry: None,
@@ -77,7 +72,7 @@ impl WaiterNode {
             skipped: false,
             gone: false,
         };
-        Self { ttl, state: Mutex::new(state) }
+        Self { ttl, changed: Notify::new(), state: Mutex::new(state) }
     }
 
     pub(super) fn ttl(&self) -> Duration {
@@ -89,74 +84,14 @@ impl WaiterNode {
         self.state.lock()
     }
 
-    /// Notifies the waiter. Do not call this under a lock, because a waker may run code of the application. A panic of
-    /// the waker is caught, so that the caller does not hand the grant off a second time.
+    /// Notifies the waiter. Do not call this under a lock, because a waker may run code of the application.
     pub(super) fn notify(&self) {
-        let waker = {
-            let mut state = self.state();
-            state.notified = true;
-            state.waker.take()
-        };
-        if let Some(waker) = waker {
-            survives(|| waker.wake());
-        }
+        self.changed.notify_one();
     }
 
     /// Completes when the waiter is notified. The future is cancel safe, and only one may exist at a time.
     pub(super) fn notified(&self) -> Notified<'_> {
-        Notified { node: self, is_registered: false }
-    }
-
-    /// Returns whether the waiter was notified. If not, stores `waker`, so that the next notification wakes it.
-    fn is_notified_or_wakes(&self, waker: Waker) -> bool {
-        let mut state = self.state();
-        let is_notified = std::mem::take(&mut state.notified);
-        let unused = if is_notified { Some(waker) } else { state.waker.replace(waker) };
-        // The mutex is unlocked first, because dropping a waker may run code of the application, which may call this
-        // method again.
-        drop(state);
-        drop(unused);
-        is_notified
-    }
-}
-
-/// The future of [`WaiterNode::notified`].
-pub(crate) struct Notified<'a> {
-    node: &'a WaiterNode,
-    /// Whether the node has a waker of this future.
-    is_registered: bool,
-}
-
-impl Future for Notified<'_> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let node = self.node;
-        if self.is_registered {
-            let mut state = node.state();
-            if std::mem::take(&mut state.notified) {
-                // The notification has already removed the waker from the node.
-                self.is_registered = false;
-                return Poll::Ready(());
-            }
-            if state.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-                return Poll::Pending;
-            }
-        }
-        // A waker is cloned outside of the mutex, because the clone may run code of the application.
-        let waker = context.waker().clone();
-        self.is_registered = !node.is_notified_or_wakes(waker);
-        if self.is_registered { Poll::Pending } else { Poll::Ready(()) }
-    }
-}
-
-impl Drop for Notified<'_> {
-    fn drop(&mut self) {
-        if self.is_registered {
-            // The waker must not stay in the node, because the node may be dropped under the lock of its queue.
-            let waker = self.node.state().waker.take();
-            drop(waker);
-        }
+        self.changed.notified()
     }
 }
 

@@ -93,8 +93,7 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets the name of the service in owner records. Default: none. Each distinct name stays in memory until the
-    /// process ends, so the name must not vary by tenant or by request.
+    /// Sets the name of the service in owner records. Default: none.
     pub fn service(mut self, service: impl Into<String>) -> Self {
         self.service = service.into();
         self

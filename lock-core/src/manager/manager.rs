@@ -240,7 +240,7 @@ impl LockManager {
     /// Returns how the owner records of this manager's locks identify this process: by host, process id and service.
     #[must_use]
     pub fn identity(&self) -> &Identity {
-        self.hub.engine.identity
+        &self.hub.engine.identity
     }
 
     /// Returns the number of locks that this manager holds in this process now. A lock that

@@ -26,10 +26,6 @@ const IDLE: u8 = 0;
 const OPEN: u8 = 1;
 const CLOSED: u8 = 2;
 
-/// The subject of a record that has neither a template nor a recorder, which is the usual case. This static saves a
-/// write to `subject`, which would cost as much as reading a clock, because other threads may read the value.
-static NOBODY: Subject = Subject { template: None, meter: Meter::NONE };
-
 /// The template and the meter that the reports of a hold use.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
@@ -48,16 +44,12 @@ pub(crate) struct HoldStart {
 impl HoldRecorder {
     /// Sets the subject of the reports, and returns it.
     pub(crate) fn describe(&self, template: Option<Cow<'static, str>>, meter: Meter) -> &Subject {
-        if template.is_none() && !meter.is_on() {
-            return &NOBODY;
-        }
         self.subject.get_or_init(|| Subject { template, meter })
     }
 
-    /// Returns the subject if one was set or the record is open, and otherwise `None`.
+    /// Returns the subject, or `None` if no caller has had the guard yet.
     pub(crate) fn subject(&self) -> Option<&Subject> {
-        let is_open = || self.phase.load(Ordering::Acquire) == OPEN;
-        self.subject.get().or_else(|| is_open().then_some(&NOBODY))
+        self.subject.get()
     }
 
     /// Opens the record. Returns `false` if the record is closed already, because the lock was lost before the guard
@@ -68,25 +60,14 @@ impl HoldRecorder {
 
     /// Closes the record. Returns the subject if this call closed an open record.
     pub(crate) fn close(&self) -> Option<&Subject> {
-        (self.phase.swap(CLOSED, Ordering::AcqRel) == OPEN).then(|| self.subject.get().unwrap_or(&NOBODY))
-    }
-
-    /// Closes the record like [`close`](Self::close), when the last guard of a hold ends without a loss. No other
-    /// thread can then open or close the record, so the two steps need not be atomic together.
-    pub(crate) fn close_released(&self) -> Option<&Subject> {
-        let was_open = self.phase.load(Ordering::Acquire) == OPEN;
-        self.phase.store(CLOSED, Ordering::Release);
-        was_open.then(|| self.subject.get().unwrap_or(&NOBODY))
+        let was_open = self.phase.swap(CLOSED, Ordering::AcqRel) == OPEN;
+        self.subject().filter(|_| was_open)
     }
 
     /// Continues the record `before`, and closes that record without a report, because the hold has not ended. Call
     /// this function before another thread can access this record.
     pub(crate) fn continue_from(&self, before: &Self) {
-        let subject = match before.subject.get() {
-            Some(subject) => subject,
-            None if before.phase.load(Ordering::Acquire) == IDLE => return,
-            None => &NOBODY,
-        };
+        let Some(subject) = before.subject() else { return };
         if before.phase.swap(CLOSED, Ordering::AcqRel) != OPEN {
             subject.meter.hold_began();
         }

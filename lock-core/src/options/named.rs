@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::profile::Profile;
 use crate::error::{LockError, LockErrorKind, Result};
+use crate::words::suggest;
 
 /// The profiles, keyed by name.
 pub(crate) type Named = BTreeMap<String, Profile>;
@@ -12,20 +13,13 @@ pub(crate) type Named = BTreeMap<String, Profile>;
 pub(crate) fn find<'a>(named: &'a Named, name: &str) -> Result<&'a Profile> {
     named.get(name).ok_or_else(|| {
         let known: Vec<_> = named.keys().map(String::as_str).collect();
-        let near = known.iter().max_by(|a, b| likeness(name, a).total_cmp(&likeness(name, b)));
-        let detail = match near {
-            None => format!(
+        let detail = match suggest::nearest(name, known.iter().copied()) {
+            Some(near) => format!("profile `{name}` is not there; did you mean `{near}`?"),
+            None if known.is_empty() => format!(
                 "profile `{name}` is not there: the manager has none, add it with `.profile(\"{name}\", ..)`"
             ),
-            Some(near) if likeness(name, near) > 0.8 => {
-                format!("profile `{name}` is not there; did you mean `{near}`?")
-            }
-            Some(_) => format!("profile `{name}` is not there; the manager has: {}", known.join(", ")),
+            None => format!("profile `{name}` is not there; the manager has: {}", known.join(", ")),
         };
         LockError::new(LockErrorKind::InvalidRequest, detail)
     })
-}
-
-fn likeness(one: &str, other: &str) -> f64 {
-    strsim::jaro_winkler(one, other)
 }

@@ -84,10 +84,4 @@ impl Resolved {
             label: options.label.take().map(label::fit),
         })
     }
-
-    /// Returns the options of a request for an exclusive lock that sets no other option.
-    pub(crate) fn of_defaults(defaults: &Options, store: &Capability) -> Result<Self> {
-        let mut options = Options { kind: Some(Kind::Reentrant), ..Options::default() }.or(defaults);
-        Self::take_from(&mut options, None, false, store)
-    }
 }

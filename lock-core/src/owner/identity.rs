@@ -1,14 +1,9 @@
 //! Defines [`Identity`], the process that requests a lock.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
 
 use super::field::Field;
-use crate::sync::Mutex;
-
-/// All identities that [`kept`](Identity::kept) has returned, keyed by their [text](Identity::encoded).
-static KEPT: Mutex<BTreeMap<&str, &Identity>> = Mutex::new(BTreeMap::new());
 
 /// The process that requests a lock: host name, process id and the name of the service.
 #[derive(Clone)]
@@ -43,19 +38,6 @@ impl Identity {
     pub fn of_this_process(service: &str) -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Self::new(host, std::process::id(), service.to_owned())
-    }
-
-    /// Returns a reference to this identity that stays valid until the process ends. Equal identities share one
-    /// reference. These identities are never freed, so that no lock has to count references to them. A process has only
-    /// one identity per service name.
-    pub(crate) fn kept(self) -> &'static Self {
-        let mut kept = KEPT.lock();
-        if let Some(same) = kept.get(self.encoded()) {
-            return same;
-        }
-        let identity: &'static Self = Box::leak(Box::new(self));
-        kept.insert(identity.encoded(), identity);
-        identity
     }
 
     pub(super) fn new(host: String, pid: u32, service: String) -> Self {

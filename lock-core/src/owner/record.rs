@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,15 +24,15 @@ use crate::clock::Date;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct OwnerRecord {
     #[cfg_attr(feature = "serde", serde(flatten, serialize_with = "identity"))]
-    identity: Whose,
+    identity: Arc<Identity>,
     label: Option<Cow<'static, str>>,
     #[cfg_attr(feature = "serde", serde(rename = "since_ms", serialize_with = "crate::serialize::millis"))]
     since: Duration,
 }
 
 #[cfg(feature = "serde")]
-fn identity<S: serde::Serializer>(identity: &Whose, serializer: S) -> Result<S::Ok, S::Error> {
-    serde::Serialize::serialize(&**identity, serializer)
+fn identity<S: serde::Serializer>(identity: &Identity, serializer: S) -> Result<S::Ok, S::Error> {
+    serde::Serialize::serialize(identity, serializer)
 }
 
 impl fmt::Debug for OwnerRecord {
@@ -44,79 +43,15 @@ impl fmt::Debug for OwnerRecord {
     }
 }
 
-/// The identity in a record: either the identity of this process, or one that was read from the store.
-#[derive(Clone)]
-enum Whose {
-    Own(&'static Identity),
-    Read(Arc<Identity>),
-}
-
-impl Deref for Whose {
-    type Target = Identity;
-
-    fn deref(&self) -> &Identity {
-        match self {
-            Self::Own(identity) => identity,
-            Self::Read(identity) => identity,
-        }
-    }
-}
-
-impl PartialEq for Whose {
-    fn eq(&self, other: &Self) -> bool {
-        **self == **other
-    }
-}
-
-impl Eq for Whose {}
-
-/// The fields of a stored record, which are still escaped. All fields are read in one pass, because every waiter reads
-/// the record of the holder.
-#[derive(Debug, Default)]
-struct Fields<'a> {
-    host: Option<&'a str>,
-    pid: Option<&'a str>,
-    service: Option<&'a str>,
-    label: Option<&'a str>,
-    since: Option<&'a str>,
-}
-
-impl<'a> Fields<'a> {
-    /// Reads `name=value` parts. If a name occurs twice, the first value is used. Unknown names are ignored.
-    fn read(record: &'a str) -> Self {
-        let mut fields = Self::default();
-        for (name, value) in record.split(' ').filter_map(|part| part.split_once('=')) {
-            let field = match name {
-                "host" => &mut fields.host,
-                "pid" => &mut fields.pid,
-                "service" => &mut fields.service,
-                "label" => &mut fields.label,
-                "since" => &mut fields.since,
-                _ => continue,
-            };
-            field.get_or_insert(value);
-        }
-        fields
-    }
-}
-
 impl OwnerRecord {
     /// Creates the record of a request that begins now.
     #[cfg(any(test, feature = "testkit"))]
     pub(crate) fn new(identity: Arc<Identity>, label: Option<Cow<'static, str>>) -> Self {
-        Self::with_time(clock::wall(), Whose::Read(identity), label)
+        Self::since(clock::wall(), identity, label)
     }
 
     /// Creates the record of a request that began at `since`, by the wall clock.
-    pub(crate) fn since(
-        since: Duration,
-        identity: &'static Identity,
-        label: Option<Cow<'static, str>>,
-    ) -> Self {
-        Self::with_time(since, Whose::Own(identity), label)
-    }
-
-    fn with_time(since: Duration, identity: Whose, label: Option<Cow<'static, str>>) -> Self {
+    pub(crate) fn since(since: Duration, identity: Arc<Identity>, label: Option<Cow<'static, str>>) -> Self {
         // The time is truncated to whole milliseconds, which is the precision in the store.
         let since = since.saturating_sub(Duration::from_nanos(u64::from(since.subsec_nanos() % 1_000_000)));
         Self { identity, label, since }
@@ -144,19 +79,29 @@ impl OwnerRecord {
     /// Returns the value that the store keeps for a lock: the token, a space, and this record.
     #[must_use]
     pub fn to_value(&self, token: &OwnerToken) -> String {
-        use fmt::Write;
-        let identity = self.identity.encoded();
-        let mut value = String::with_capacity(Owner::TOKEN_LEN + identity.len() + 64);
+        let mut value = String::with_capacity(Owner::TOKEN_LEN + self.identity.encoded().len() + 64);
         value.push_str(token.as_str());
         value.push(' ');
-        value.push_str(identity);
-        if let Some(label) = &self.label {
-            let _ = write!(value, " label={}", Field(label));
-        }
-        value.push_str(" since=");
-        let since = u64::try_from(self.since.as_millis()).unwrap_or(u64::MAX);
-        let _ = write!(value, "{since}");
+        self.write_to(&mut value);
         value
+    }
+
+    /// Returns the record as the stores keep it, without the token of the owner.
+    #[cfg(any(feature = "postgres", feature = "zookeeper"))]
+    pub(crate) fn to_record(&self) -> String {
+        let mut record = String::new();
+        self.write_to(&mut record);
+        record
+    }
+
+    fn write_to(&self, text: &mut String) {
+        use fmt::Write;
+        text.push_str(self.identity.encoded());
+        if let Some(label) = &self.label {
+            let _ = write!(text, " label={}", Field(label));
+        }
+        let since = u64::try_from(self.since.as_millis()).unwrap_or(u64::MAX);
+        let _ = write!(text, " since={since}");
     }
 
     /// Adds the time of the grant, by the wall clock, to a stored value.
@@ -176,17 +121,23 @@ impl OwnerRecord {
     /// Parses a stored value. Returns `None` if the value was not written by this library.
     #[must_use]
     pub fn from_value(value: &str) -> Option<Self> {
-        let record = value.get(Owner::TOKEN_LEN..)?.strip_prefix(' ')?;
-        if !value.as_bytes()[..Owner::TOKEN_LEN].iter().all(u8::is_ascii_hexdigit) {
+        let (token, record) = value.split_at_checked(Owner::TOKEN_LEN)?;
+        if !token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
         }
-        let fields = Fields::read(record);
-        let (host, pid, service) = (fields.host?, fields.pid?.parse().ok()?, fields.service?);
-        let since = Duration::from_millis(fields.since?.parse().ok()?);
+        Self::from_record(record.strip_prefix(' ')?)
+    }
+
+    /// Parses a [record](Self::to_record) without a token.
+    pub(crate) fn from_record(record: &str) -> Option<Self> {
+        // If a name occurs twice, its first value is used. Unknown names are ignored.
+        let field = |name| record.split(' ').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+        let identity =
+            Identity::new(unescape(field("host")?), field("pid")?.parse().ok()?, unescape(field("service")?));
         Some(Self {
-            identity: Whose::Read(Arc::new(Identity::new(unescape(host), pid, unescape(service)))),
-            label: fields.label.map(|label| Cow::Owned(unescape(label))),
-            since,
+            identity: Arc::new(identity),
+            label: field("label").map(|label| Cow::Owned(unescape(label))),
+            since: Duration::from_millis(field("since")?.parse().ok()?),
         })
     }
 }
@@ -215,7 +166,7 @@ mod tests {
     fn record(service: &str, label: Option<&str>) -> OwnerRecord {
         let identity = Identity::new("web 3%".to_owned(), 811, service.to_owned());
         OwnerRecord {
-            identity: Whose::Read(Arc::new(identity)),
+            identity: Arc::new(identity),
             label: label.map(|label| Cow::Owned(label.to_owned())),
             since: Duration::from_millis(1_763_672_000_123),
         }

@@ -228,15 +228,7 @@ impl Cleanup {
 
     /// Completes when no release is pending.
     pub(crate) async fn settled(&self) {
-        loop {
-            let mut settled = std::pin::pin!(self.settled.notified());
-            // `enable` comes before the count is read, because the last release notifies only registered listeners.
-            settled.as_mut().enable();
-            if self.pending() == 0 {
-                return;
-            }
-            settled.await;
-        }
+        self.settled.until(|| (self.pending() == 0).then_some(())).await;
     }
 
     /// Stops the repetition of answered releases. A shutdown calls this, because it waits for all releases.
@@ -296,12 +288,8 @@ impl Cleanup {
     async fn sleep(&self, pause: Duration) {
         // The task yields first, because its first poll may happen outside of tokio, where no timer exists.
         tokio::task::yield_now().await;
-        let mut hurry = std::pin::pin!(self.hurry.notified());
-        // `enable` comes before the flag is read, as in `settled`.
-        hurry.as_mut().enable();
-        if !self.is_hurrying() {
-            let _ = tokio::time::timeout(pause, hurry).await;
-        }
+        let hurry = self.hurry.until(|| self.is_hurrying().then_some(()));
+        let _ = tokio::time::timeout(pause, hurry).await;
     }
 
     /// Repeats the release until the store answers. Returns `None` if the grant has expired, or the store is closed.

@@ -37,13 +37,7 @@ pub(crate) struct Unanswered {
 impl Unanswered {
     /// Completes when the store has answered the release, or the release was given up. This method is cancel safe.
     pub(crate) async fn over(&self) {
-        let mut changed = std::pin::pin!(self.changed.notified());
-        // `enable` registers for the notification before the flag is read. Otherwise a change between the two steps
-        // would be missed.
-        changed.as_mut().enable();
-        if !self.over.load(Ordering::Acquire) {
-            changed.await;
-        }
+        self.changed.until(|| self.over.load(Ordering::Acquire).then_some(())).await;
     }
 }
 

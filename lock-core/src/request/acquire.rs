@@ -9,7 +9,6 @@ use crate::error::{LockErrorKind, Result};
 use crate::guard::body;
 use crate::guard::{LockGuard, LockHandle};
 use crate::key::BadKey;
-use crate::kind::Kind;
 use crate::options::{OnLost, Resolved, find};
 use crate::strategy;
 
@@ -180,9 +179,9 @@ impl LockRequest {
 
     /// Completes the options of the request, and makes every check that needs no store.
     pub(crate) fn plan(mut self) -> Result<Plan> {
-        let own = self.resolve()?;
+        let resolved = self.resolve()?;
         let plan = Plan {
-            own,
+            resolved,
             template: self.template,
             is_part: false,
             hub: self.hub,
@@ -193,13 +192,9 @@ impl LockRequest {
         Ok(plan)
     }
 
-    /// Moves the options out of the request, completed and checked. Returns `None` if the manager's defaults apply
-    /// unchanged.
-    fn resolve(&mut self) -> Result<Option<Box<Resolved>>> {
+    /// Moves the options out of the request, completed and checked.
+    fn resolve(&mut self) -> Result<Box<Resolved>> {
         let key = self.key.as_ref().map_err(BadKey::error)?;
-        if self.is_plain() {
-            return Ok(None);
-        }
         let mut options = self.options.take().map(|own| own.options).unwrap_or_default();
         options.kind = self.kind;
         let (profiles, own_linger) = (&self.hub.engine.profiles, options.linger);
@@ -215,16 +210,6 @@ impl LockRequest {
         );
         let store = &self.hub.engine.capability;
         let resolved = Resolved::take_from(&mut options, own_linger, self.of_all, store);
-        resolved.map(|own| Some(Box::new(own))).map_err(|error| error.with_key(key))
-    }
-
-    /// Returns whether the request is an exclusive request for one key without options. Most requests are like this.
-    fn is_plain(&self) -> bool {
-        self.options.is_none()
-            && self.profile.is_none()
-            && self.kind == Some(Kind::Reentrant)
-            && self.usual.label.is_none()
-            && self.usual.strategy.is_none()
-            && !self.of_all
+        resolved.map(Box::new).map_err(|error| error.with_key(key))
     }
 }

@@ -109,7 +109,10 @@ impl LockRequest {
 
     /// Returns the ttl of the request, or else of the manager. The ttl of a profile is ignored.
     pub(crate) fn own_ttl(&self) -> Duration {
-        self.options.as_ref().and_then(|own| own.options.ttl).unwrap_or(self.hub.engine.defaults.ttl)
+        self.options
+            .as_ref()
+            .and_then(|own| own.options.ttl)
+            .unwrap_or_else(|| self.hub.engine.profiles.defaults.ttl())
     }
 
     pub(crate) fn new(hub: Arc<Hub>, key: impl IntoKey, kind: Option<Kind>) -> Self {

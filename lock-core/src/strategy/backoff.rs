@@ -83,21 +83,9 @@ impl Default for Backoff {
     }
 }
 
-/// Returns `duration * fraction`. The calculation uses integers, because `Duration::mul_f64` panics if rounding exceeds
-/// `Duration::MAX`. A fraction that is NaN counts as 1, because a longer pause is safer.
+/// Returns `duration * fraction`, at most `duration`. If the fraction is NaN, returns `duration`, because a longer pause
+/// is safer.
 fn scale(duration: Duration, fraction: f64) -> Duration {
-    const ONE: u128 = 1 << 32;
-    let fraction = if fraction.is_nan() { 1.0 } else { fraction.clamp(0.0, 1.0) };
-    // The product fits into 128 bits, because a duration has at most 2^94 nanoseconds.
-    let nanos = duration.as_nanos() * u128::from((fraction * ONE as f64) as u64) / ONE;
-    // Use this branch for every pause shorter than centuries, because a 128-bit division takes about a hundred
-    // instructions.
-    if let Ok(nanos) = u64::try_from(nanos) {
-        return Duration::from_nanos(nanos);
-    }
-    let (seconds, nanos) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
-    match (u64::try_from(seconds), u32::try_from(nanos)) {
-        (Ok(seconds), Ok(nanos)) => Duration::new(seconds, nanos),
-        _ => duration,
-    }
+    let scaled = Duration::try_from_secs_f64(duration.as_secs_f64() * fraction.clamp(0.0, 1.0));
+    scaled.unwrap_or(duration).min(duration)
 }

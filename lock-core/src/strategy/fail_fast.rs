@@ -33,8 +33,4 @@ impl Strategy for FailFast {
     fn name(&self) -> Cow<'static, str> {
         "fail_fast".into()
     }
-
-    fn uses_waiters(&self) -> bool {
-        false
-    }
 }

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::error::{LockError, LockErrorKind};
 use crate::words::strategy::StrategyWord;
+use crate::words::suggest;
 
 /// A built-in strategy with its defaults, parsed from its name: `fail_fast`, `skip`, `retry`, `retry_or_skip`, `wait`,
 /// or `shed_above(200)` with a rate.
@@ -100,10 +101,6 @@ impl Strategy for NamedStrategy {
         self.inner().uses_rate()
     }
 
-    fn uses_waiters(&self) -> bool {
-        self.inner().uses_waiters()
-    }
-
     fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {
         self.inner().with_backoff(backoff)
     }
@@ -134,15 +131,10 @@ fn unknown(name: &str) -> LockError {
     LockError::new(LockErrorKind::InvalidRequest, detail)
 }
 
-/// Returns the known name that is most similar to `name`. Returns `None` if more than a third of its letters differ.
+/// Returns the known name that is most similar to `name`, if it is similar enough.
 fn nearest(name: &str) -> Option<&'static str> {
     // Refuse a text that is much longer than every name: it is similar to none of them, and the comparison takes
     // quadratic time.
     let name = Some(name).filter(|name| name.len() <= 32)?.to_lowercase();
-    NamedStrategy::NAMES
-        .into_iter()
-        .map(|word| (strsim::osa_distance(&name, word), word))
-        .filter(|(distance, word)| *distance * 3 <= word.len().max(name.len()))
-        .min()
-        .map(|(_, word)| word)
+    suggest::nearest(&name, NamedStrategy::NAMES)
 }

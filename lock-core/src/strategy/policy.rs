@@ -36,12 +36,6 @@ pub trait Strategy: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns whether the strategy uses [`Contention::waiters`]. For other strategies, the waiters need not be
-    /// counted. Default: `true`.
-    fn uses_waiters(&self) -> bool {
-        true
-    }
-
     /// Returns the same strategy with `backoff` as its pauses between attempts. Returns `None` if the strategy does not
     /// pause, or if its pauses are not a [`Backoff`]. A request that sets a backoff is then refused, because the
     /// backoff must not be silently ignored. Default: `None`.
@@ -66,10 +60,6 @@ impl<S: Strategy + ?Sized> Strategy for Arc<S> {
 
     fn uses_rate(&self) -> bool {
         (**self).uses_rate()
-    }
-
-    fn uses_waiters(&self) -> bool {
-        (**self).uses_waiters()
     }
 
     fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {

@@ -116,10 +116,6 @@ macro_rules! bounded {
                 stringify!($new).into()
             }
 
-            fn uses_waiters(&self) -> bool {
-                false
-            }
-
             fn takes_wait_limit(&self) -> bool {
                 true
             }

@@ -60,10 +60,6 @@ impl<S: Strategy> Strategy for ShedAbove<S> {
         true
     }
 
-    fn uses_waiters(&self) -> bool {
-        self.inner.uses_waiters()
-    }
-
     fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {
         let inner = self.inner.with_backoff(backoff)?;
         Some(Arc::new(shed_above(inner, self.rate)))

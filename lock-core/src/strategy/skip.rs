@@ -33,8 +33,4 @@ impl Strategy for Skip {
     fn name(&self) -> Cow<'static, str> {
         "skip".into()
     }
-
-    fn uses_waiters(&self) -> bool {
-        false
-    }
 }

@@ -48,10 +48,6 @@ impl Strategy for Wait {
         "wait".into()
     }
 
-    fn uses_waiters(&self) -> bool {
-        false
-    }
-
     fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {
         Some(Arc::new(self.backoff(backoff)))
     }

@@ -100,6 +100,19 @@ impl Notify {
         self.0.notified()
     }
 
+    /// Waits until `check` returns a value. Calls it at once, and after each notification. This is cancel safe.
+    pub(crate) async fn until<T>(&self, mut check: impl FnMut() -> Option<T>) -> T {
+        loop {
+            let mut notified = pin!(self.notified());
+            // Registers before the check. Otherwise it would miss a change between the check and the wait.
+            notified.as_mut().enable();
+            if let Some(found) = check() {
+                return found;
+            }
+            notified.await;
+        }
+    }
+
     pub(crate) fn notify_one(&self) {
         survives(|| self.0.notify_one());
     }

@@ -166,7 +166,7 @@ impl FlakyControl {
     /// Removes every planned fault, and lets hanging calls continue.
     pub fn heal(&self) {
         for plan in &self.0.plans {
-            lock(plan).faults.clear();
+            plan.lock().faults.clear();
         }
         self.0.healed.send_modify(|count| *count += 1);
     }
@@ -184,7 +184,7 @@ impl FlakyControl {
     }
 
     fn plan(&self, operation: Operation) -> MutexGuard<'_, Plan> {
-        lock(&self.0.plans[operation as usize])
+        self.0.plans[operation as usize].lock()
     }
 
     fn next(&self, operation: Operation) -> Option<Fault> {
@@ -220,10 +220,6 @@ impl Drop for Hanging<'_> {
     fn drop(&mut self) {
         self.0.plan(self.1).hanging -= 1;
     }
-}
-
-fn lock(plan: &Mutex<Plan>) -> MutexGuard<'_, Plan> {
-    plan.lock()
 }
 
 impl<B: Backend> Backend for Flaky<B> {

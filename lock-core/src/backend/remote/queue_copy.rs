@@ -117,34 +117,18 @@ impl<E: Entry> CopyUse<E> {
     }
 
     async fn until(&self, condition: impl Fn(&State<E>) -> bool) -> bool {
-        loop {
-            let mut changed = std::pin::pin!(self.0.changed.notified());
-            changed.as_mut().enable();
-            {
-                let state = self.0.state.lock();
-                if state.ended {
-                    return false;
-                }
-                if condition(&state) {
-                    return true;
-                }
-            }
-            changed.await;
-        }
+        let check = || {
+            let state = self.0.state.lock();
+            if state.ended { Some(false) } else { condition(&state).then_some(true) }
+        };
+        self.0.changed.until(check).await
     }
 
     /// Completes when the entry `name`, which was created at the revision `created`, holds the key or was deleted. Also
     /// completes when the queue is no longer watched.
     pub(crate) async fn served(&self, name: &[u8], created: i64) {
         let waiter = Waiter::register(&self.0, name);
-        loop {
-            let mut told = std::pin::pin!(waiter.notify.notified());
-            told.as_mut().enable();
-            if !self.0.state.lock().waits(name, created) {
-                return;
-            }
-            told.await;
-        }
+        waiter.notify.until(|| (!self.0.state.lock().waits(name, created)).then_some(())).await;
     }
 }
 

@@ -88,10 +88,6 @@ pub(crate) fn quarantined(node: &str, is: bool) {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meter(Option<Arc<Series>>);
 
-impl Meter {
-    pub(crate) const NONE: Self = Self(None);
-}
-
 /// The handles of the time series of one template.
 ///
 /// Counters are registered at once, so that a rate starts from zero. The histograms of refusals and losses are

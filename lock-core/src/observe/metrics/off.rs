@@ -46,8 +46,6 @@ impl Meters {
 pub(crate) fn quarantined(_node: &str, _is: bool) {}
 
 impl Meter {
-    pub(crate) const NONE: Self = Self(());
-
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
         false

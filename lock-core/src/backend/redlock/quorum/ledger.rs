@@ -7,7 +7,6 @@
 //! release without an answer, the node no longer has a vote for that owner ([`Tracked::is_sure`]).
 
 use std::collections::HashMap;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -164,15 +163,7 @@ pub(super) struct Tracked {
 impl Tracked {
     /// Waits until earlier requests of this owner to `node` have ended, and returns the slot. This is cancel safe.
     pub(super) async fn slot(&self, node: usize) -> Slot {
-        loop {
-            let mut freed = pin!(self.entry.freed.notified());
-            // The waiter is registered before the check, so that a slot that becomes free in between is not missed.
-            freed.as_mut().enable();
-            if let Some(slot) = self.free_slot(node) {
-                return slot;
-            }
-            freed.await;
-        }
+        self.entry.freed.until(|| self.free_slot(node)).await
     }
 
     /// Returns the slot of `node`, or `None` if a request of this owner is in progress there.

@@ -1,3 +1,0 @@
-//! Sets the number of shards of the key map.
-
-pub(super) const SHARDS: usize = 32;
