@@ -95,18 +95,6 @@ pub enum Attempt {
     Held(Held),
 }
 
-#[cfg(feature = "_remote")]
-impl Attempt {
-    /// Sets the key of `claim` that is held; see [`Held::on_key`].
-    #[allow(dead_code, reason = "some stores name it themselves")]
-    pub(crate) fn on_key(self, claim: &Claim, key: &Key) -> Self {
-        match self {
-            Self::Held(held) => Self::Held(held.on_key(claim, key)),
-            Self::Granted(_) => self,
-        }
-    }
-}
-
 /// The answer to a heartbeat.
 #[derive(Clone, Debug)]
 #[must_use]

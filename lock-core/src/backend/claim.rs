@@ -39,6 +39,30 @@ impl Mode {
             Self::Permit { of } => format!("a semaphore of {of} permits").into(),
         }
     }
+
+    /// Returns the mode in the notation of the stores.
+    #[cfg(any(feature = "etcd", feature = "postgres", feature = "redis"))]
+    pub(crate) fn code(self) -> Cow<'static, str> {
+        match self {
+            Self::Exclusive => "x".into(),
+            Self::Shared => "s".into(),
+            Self::Permit { of } => format!("p{of}").into(),
+        }
+    }
+
+    /// Reads the [code](Self::code) of a mode. On Redis, the number of permits of a claim may follow, as in `p5x2`.
+    #[cfg(any(feature = "etcd", feature = "postgres", feature = "redis"))]
+    pub(crate) fn from_code(code: &str) -> Option<Self> {
+        match code {
+            "x" => Some(Self::Exclusive),
+            "s" => Some(Self::Shared),
+            _ => {
+                let of = code.strip_prefix('p')?;
+                let of = of.split_once('x').map_or(of, |(of, _permits)| of);
+                of.parse().ok().map(|of| Self::Permit { of })
+            }
+        }
+    }
 }
 
 /// The order in which waiting claims are served.
@@ -259,5 +283,21 @@ impl Claim {
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         self.marks.fenced.load(Ordering::Relaxed) || self.own_fence().is_some()
+    }
+}
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_written_and_read() {
+        for mode in [Mode::Exclusive, Mode::Shared, Mode::Permit { of: 1 }, Mode::Permit { of: 4_000_000 }] {
+            assert_eq!(Mode::from_code(&mode.code()), Some(mode));
+        }
+        assert_eq!(Mode::from_code("p5x2"), Some(Mode::Permit { of: 5 }));
+        for text in ["", "p", "px", "latch", "xx"] {
+            assert_eq!(Mode::from_code(text), None, "{text}");
+        }
     }
 }

@@ -12,6 +12,12 @@ pub(super) enum Use {
 }
 
 impl Use {
+    /// Reads the [code](Mode::code) of a mode, or `latch`.
+    #[cfg(any(feature = "postgres", feature = "redis"))]
+    pub(super) fn from_code(code: &str) -> Option<Self> {
+        if code == "latch" { Some(Self::Latch) } else { Mode::from_code(code).map(Self::Lock) }
+    }
+
     fn name(self) -> Cow<'static, str> {
         match self {
             Self::Lock(mode) => mode.name(),

@@ -6,6 +6,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+
 use super::Mode;
 use crate::error::{LockError, LockErrorKind};
 use crate::owner::OwnerRecord;
@@ -36,6 +38,12 @@ impl GrantId {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Returns the first 20 bytes of the SHA-256 digest of `text`, as an id that does not reveal `text`.
+    pub(crate) fn digest(text: impl AsRef<[u8]>) -> Self {
+        let digest = Sha256::digest(text);
+        Self(digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect::<String>().into())
     }
 }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::entries::{Id, Mine};
+use super::entries::{Id, Lease, Mine};
 use super::error::{Failure, Reaction, unexpected};
 use super::line::Entry;
 use super::proto::{Compare, DeleteRangeRequest, RangeRequest, TxnRequest};
-use super::session::{Proof, Session, lease_id, now};
+use super::session::{Proof, Session, lease_id, now, oldest};
 use super::store::Store;
 use super::ttl;
 use crate::backend::BoxFuture;
@@ -52,6 +52,14 @@ impl Store {
             session.rounds.fresh(round).await?;
         }
         Ok(!session.is_over())
+    }
+
+    /// Returns whether a lease can be used for a new grant. Sends a keep-alive first if the last one is too old.
+    pub(super) async fn lives(&self, lease: &Lease) -> Result<bool, Failure> {
+        match lease.session() {
+            Some(session) => self.keep(session, oldest(session.ttl)).await,
+            None => Ok(true),
+        }
     }
 
     /// Sends one keep-alive, and reads the keys of the lease.

@@ -11,9 +11,8 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::backend::GrantId;
 use crate::key::Key;
-use crate::owner::{Owner, OwnerToken};
+use crate::owner::Owner;
 
 /// The byte between a key and the name of an entry.
 const SLASH: u8 = b'/';
@@ -88,25 +87,6 @@ pub(super) fn keeping_lease(owner: Owner) -> i64 {
     let id = digest[..8].iter().fold(0, |id, &byte| (id << 8) | i64::from(byte));
     // The id must be positive: 0 means no lease.
     (id & i64::MAX).max(1)
-}
-
-/// Returns the id of the grant of `token`, which does not reveal the token.
-pub(super) fn grant_id(token: &OwnerToken) -> Option<GrantId> {
-    hex(&digest(token)[..20]).parse().ok()
-}
-
-/// Returns the id of the grant of another program.
-pub(super) fn foreign_id(stored: &[u8], created: i64) -> Option<GrantId> {
-    let digest = Sha256::new().chain_update(stored).chain_update(created.to_be_bytes()).finalize();
-    hex(&digest[..20]).parse().ok()
-}
-
-fn digest(token: &OwnerToken) -> [u8; 32] {
-    Sha256::digest(token.as_str()).into()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -43,10 +43,9 @@ pub(super) type Line = Seen<Entry>;
 /// Returns the value of an entry of `claim`. If `granted` is given, the value contains this time of the grant.
 pub(super) fn value(claim: &Claim, mode: Mode, granted: Option<Duration>, kept: bool) -> Vec<u8> {
     let mut value = claim.record.to_value(&claim.owner.token());
-    match mode {
-        Mode::Exclusive => {}
-        Mode::Shared => value.push_str(" mode=s"),
-        Mode::Permit { of } => value.push_str(&format!(" mode=p{of}")),
+    if mode != Mode::Exclusive {
+        value.push_str(" mode=");
+        value.push_str(&mode.code());
     }
     if let Some(granted) = granted {
         OwnerRecord::add_granted(&mut value, granted);
@@ -60,7 +59,7 @@ impl Entry {
         let text = std::str::from_utf8(&kv.value).unwrap_or_default();
         let record = OwnerRecord::from_value(text);
         let owner = text.get(..Owner::TOKEN_LEN).and_then(Owner::from_token).filter(|_| record.is_some());
-        let mode = text.rsplit(' ').find_map(|part| part.strip_prefix("mode=")).and_then(mode_of);
+        let mode = text.rsplit(' ').find_map(|part| part.strip_prefix("mode=")).and_then(Mode::from_code);
         Self {
             created: kv.create_revision,
             modified: kv.mod_revision,
@@ -85,10 +84,10 @@ impl Entry {
     }
 
     /// Returns the id of the grant of this entry.
-    pub(super) fn id(&self) -> Option<GrantId> {
+    pub(super) fn id(&self) -> GrantId {
         match self.owner {
-            Some(owner) => keyspace::grant_id(&owner.token()),
-            None => keyspace::foreign_id(&self.stored, self.created),
+            Some(owner) => GrantId::digest(owner.token().as_str()),
+            None => GrantId::digest([&self.stored[..], &self.created.to_be_bytes()].concat()),
         }
     }
 }
@@ -102,13 +101,6 @@ impl queue_copy::Entry for Entry {
 impl wait_queue::Entry for Entry {
     fn mode(&self) -> Mode {
         self.mode
-    }
-}
-
-fn mode_of(code: &str) -> Option<Mode> {
-    match code {
-        "s" => Some(Mode::Shared),
-        _ => code.strip_prefix('p')?.parse().ok().map(|of| Mode::Permit { of }),
     }
 }
 

@@ -1,7 +1,5 @@
 //! Lists holders, and releases a grant by force.
 
-use sha2::{Digest, Sha256};
-
 use super::entry::Entry;
 use super::events::Event;
 use super::holders::Holder;
@@ -76,8 +74,6 @@ impl Holder {
     /// Returns a digest of the owner token. The token itself must not be shown, because half of the token is the secret
     /// of its process.
     fn id(&self) -> GrantId {
-        let digest = Sha256::digest(self.owner.token().as_str());
-        let digits: String = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect();
-        digits.parse().expect("BUG: 20 bytes are 40 hexadecimal digits")
+        GrantId::digest(self.owner.token().as_str())
     }
 }

@@ -130,7 +130,6 @@ impl Backend for Postgres {
             waiting: Waiting::Queue { waiter_lease: WAITER_LEASE, tells_holder, confirms: false },
             fencing: Fencing::StoreTime,
             min_ttl: SHORTEST,
-            ttl_step: None,
             keeps_after_release: Some(deadline::LONGEST_KEPT),
             ..Capability::exclusive("postgres")
         }

@@ -34,7 +34,6 @@ pub(crate) enum Reaction {
 /// The meaning of all SQLSTATEs that begin with `code`.
 struct Rule {
     code: &'static str,
-    kind: LockErrorKind,
     /// Whether another attempt may succeed.
     temporary: bool,
     /// Whether the statement may have been executed despite the error.
@@ -65,7 +64,7 @@ const TEMPORARY: bool = true;
 const PERMANENT: bool = false;
 
 const fn rule(code: &'static str, temporary: bool, advice: &'static str) -> Rule {
-    Rule { code, kind: LockErrorKind::Unavailable, temporary, doubt: false, advice }
+    Rule { code, temporary, doubt: false, advice }
 }
 
 const fn doubtful(code: &'static str, advice: &'static str) -> Rule {
@@ -235,7 +234,7 @@ impl Failure {
             return Self::new(LockErrorKind::Unavailable, text).permanent();
         };
         let advice = if code == LIMIT { advice_of_limit(&message) } else { rule.advice };
-        let failure = Self::new(rule.kind, format!("{advice} ({code}: {message})"));
+        let failure = Self::new(LockErrorKind::Unavailable, format!("{advice} ({code}: {message})"));
         let failure = if rule.temporary { failure.temporary() } else { failure.permanent() };
         let failure = match code {
             "25006" => failure.with_reaction(Reaction::Reconnect),

@@ -187,7 +187,6 @@ impl Backend for Redis {
             // With `StoreTime`, a process makes tokens by itself from the time of the store. No replica has a copy of
             // such a token, so `durability` needs tokens that the server makes.
             fencing: if durable { Fencing::Counter } else { Fencing::StoreTime },
-            ttl_step: None,
             keeps_after_release: Some(LONGEST_KEPT),
             ..Capability::exclusive("redis")
         }
@@ -228,7 +227,7 @@ impl Backend for Redis {
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         let deadline = self.config().deadline_of_release(claim.ttl);
         let answer = match &self.topology {
-            Topology::One(server) => server.release_within(claim, keep_for, deadline).await,
+            Topology::One(server) => server.within(deadline, server.release(claim, keep_for)).await,
             Topology::Cluster(router) => Box::pin(router.release(claim, keep_for, deadline)).await,
         };
         answer.map_err(|failure| self.error(&failure).with_key(&claim.key))

@@ -58,6 +58,16 @@ const fn reacting(code: &'static str, reaction: Reaction, advice: &'static str) 
     Rule { code, text: "", kind: LockErrorKind::Unavailable, temporary: true, reaction, advice }
 }
 
+/// Returns the rule for a failure that may end by itself.
+const fn temporary(code: &'static str, advice: &'static str) -> Rule {
+    rule(code, "", LockErrorKind::Unavailable, true, advice)
+}
+
+/// Returns the rule for a failure that lasts until somebody mends its cause.
+const fn permanent(code: &'static str, advice: &'static str) -> Rule {
+    rule(code, "", LockErrorKind::Unavailable, false, advice)
+}
+
 const CLUSTER: &str =
     "this is a node of a Redis Cluster: write `redis+cluster://` instead of `redis://` in the URL";
 
@@ -74,59 +84,20 @@ const RULES: &[Rule] = {
             "the server forgets its scripts as fast as they are loaded",
         ),
         reacting("READONLY", Reaction::Reconnect, "the server has become a replica and refuses writes"),
-        rule("LOADING", "", Unavailable, TEMPORARY, "the server is still loading its data"),
-        rule(
-            "BUSY",
-            "",
-            Unavailable,
-            TEMPORARY,
-            "somebody's script keeps the server busy; `SCRIPT KILL` ends it",
-        ),
-        rule("UNKILLABLE", "", Unavailable, TEMPORARY, "somebody's script keeps the server busy"),
-        rule("MASTERDOWN", "", Unavailable, TEMPORARY, "the replica has lost its primary"),
-        rule(
-            "NOREPLICAS",
-            "",
-            Unavailable,
-            TEMPORARY,
-            "too few replicas are in reach for `min-replicas-to-write`",
-        ),
-        rule(
-            "OOM",
-            "",
-            Unavailable,
-            TEMPORARY,
-            "the server is out of memory; raise its `maxmemory` or free keys",
-        ),
-        rule(
-            "MISCONF",
-            "",
-            Unavailable,
-            TEMPORARY,
-            "the server cannot save its data and refuses writes; see its disk",
-        ),
-        rule(
-            "NOAUTH",
-            "",
-            Unavailable,
-            PERMANENT,
-            "the server wants a password; put it into the URL: `redis://user:password@host`",
-        ),
-        rule("WRONGPASS", "", Unavailable, PERMANENT, "wrong user or password in the URL"),
-        rule(
+        temporary("LOADING", "the server is still loading its data"),
+        temporary("BUSY", "somebody's script keeps the server busy; `SCRIPT KILL` ends it"),
+        temporary("UNKILLABLE", "somebody's script keeps the server busy"),
+        temporary("MASTERDOWN", "the replica has lost its primary"),
+        temporary("NOREPLICAS", "too few replicas are in reach for `min-replicas-to-write`"),
+        temporary("OOM", "the server is out of memory; raise its `maxmemory` or free keys"),
+        temporary("MISCONF", "the server cannot save its data and refuses writes; see its disk"),
+        permanent("NOAUTH", "the server wants a password; put it into the URL: `redis://user:password@host`"),
+        permanent("WRONGPASS", "wrong user or password in the URL"),
+        permanent(
             "NOPERM",
-            "",
-            Unavailable,
-            PERMANENT,
             "the user lacks a permission; the documentation of this backend lists the commands and keys it needs",
         ),
-        rule(
-            "DENIED",
-            "",
-            Unavailable,
-            PERMANENT,
-            "the server is in protected mode and lets nobody in from here",
-        ),
+        permanent("DENIED", "the server is in protected mode and lets nobody in from here"),
         rule("MOVED", "", Unsupported, PERMANENT, CLUSTER),
         rule("ASK", "", Unsupported, PERMANENT, CLUSTER),
         rule("TRYAGAIN", "", Unsupported, PERMANENT, CLUSTER),

@@ -33,24 +33,8 @@ fn crc16(bytes: &[u8]) -> u16 {
 
 /// Returns the CRC of a text with `byte` appended. `crc` is the CRC of the text alone.
 fn add(crc: u16, byte: u8) -> u16 {
-    (crc << 8) ^ CRCS[usize::from((crc >> 8) ^ u16::from(byte))]
-}
-
-/// The CRC of each text of one byte.
-static CRCS: [u16; 256] = crcs();
-
-const fn crcs() -> [u16; 256] {
-    let (mut crcs, mut byte) = ([0; 256], 0);
-    while byte < 256 {
-        let (mut crc, mut bit) = ((byte as u16) << 8, 0);
-        while bit < 8 {
-            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
-            bit += 1;
-        }
-        crcs[byte] = crc;
-        byte += 1;
-    }
-    crcs
+    let shift = |crc: u16, _| if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+    (0..8).fold(crc ^ (u16::from(byte) << 8), shift)
 }
 
 /// Returns whether helper keys can be in the slot of this key. If the key has no hash tag, its helper keys use the

@@ -6,7 +6,7 @@ use crate::backend::etcd::keyspace;
 use crate::backend::etcd::line::Line;
 use crate::backend::etcd::plan::Behind;
 use crate::backend::etcd::proto::{Compare, PutRequest, RangeResponse, RequestOp, TxnRequest};
-use crate::backend::etcd::session::{UnderWay, now, oldest};
+use crate::backend::etcd::session::{UnderWay, now};
 use crate::backend::etcd::store::{self, Store, reads};
 use crate::key::Key;
 
@@ -42,14 +42,8 @@ impl Store {
     pub(super) async fn create(&self, creation: Creation<'_>) -> Result<Created, Failure> {
         let lease = creation.lease;
         let under_way = UnderWay::begin(lease.session().map(AsRef::as_ref));
-        let keeps = async {
-            match lease.session() {
-                Some(session) => self.keep(session, oldest(session.ttl)).await,
-                None => Ok(true),
-            }
-        };
         // The result of the keep-alive is ignored, because no claim is granted on a session that has ended.
-        let (answer, _) = tokio::join!(self.txn(creation.request()), keeps);
+        let (answer, _) = tokio::join!(self.txn(creation.request()), self.lives(lease));
         if answer.as_ref().is_err_and(Failure::is_in_doubt) {
             return answer.map(|_| Created::Over);
         }

@@ -105,9 +105,7 @@ impl Acquire<'_> {
             Lease::Own { ttl, .. } => !claim.renews && *ttl >= claim.ttl,
         };
         if fits && mine.is_certain() {
-            if let Some(session) = mine.lease.session()
-                && !store.keep(session, oldest(session.ttl)).await?
-            {
+            if !store.lives(&mine.lease).await? {
                 return Ok(None);
             }
             // Two readers or permits may be granted at the same revision, but must not share a fencing token.

@@ -33,8 +33,7 @@ impl Store {
     pub(in super::super) async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool, Failure> {
         loop {
             let line = self.read(key).await?;
-            let Some(entry) = line.queue.holders().iter().find(|entry| entry.id().as_ref() == Some(id))
-            else {
+            let Some(entry) = line.queue.holders().iter().find(|entry| entry.id() == *id) else {
                 return Ok(false);
             };
             if !self.delete(&[entry]).await? {
@@ -75,9 +74,8 @@ impl Store {
     }
 
     async fn holder(&self, entry: &Entry) -> Result<Option<HolderInfo>, Failure> {
-        let Some(id) = entry.id() else { return Ok(None) };
         let remaining = self.remaining(entry.lease).await?;
-        let holder = HolderInfo::new(id, entry.record.clone(), remaining, entry.kept);
+        let holder = HolderInfo::new(entry.id(), entry.record.clone(), remaining, entry.kept);
         Ok(Some(holder.with_held_since(entry.granted)))
     }
 

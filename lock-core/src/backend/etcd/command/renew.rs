@@ -43,7 +43,8 @@ impl Store {
                     Ok(true) if mine.iter().any(|mine| session.lacks(&mine.stored, mine.bound)) => None,
                     Ok(true) => {
                         self.tell(renew.claim, mine);
-                        Some(Ok(self.renewed(session, *renew, sent)))
+                        let lease = Lease::Shared(Arc::clone(session));
+                        Some(Ok(self.renewed_on(&lease, *renew, sent, None)))
                     }
                 }
             }
@@ -61,11 +62,6 @@ impl Store {
         self.end_retired();
         let missing = || Err(unexpected("an answer"));
         answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect()
-    }
-
-    fn renewed(&self, session: &Session, renew: Renew<'_>, sent: Moment) -> Renewal {
-        let lease = self.relied_on(session.left(sent), renew.ttl);
-        Renewal::Renewed { sent, lease, waiters: None }
     }
 
     fn known(&self, renew: &Renew<'_>) -> Known {

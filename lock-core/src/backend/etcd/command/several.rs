@@ -6,7 +6,7 @@ use crate::backend::etcd::fence;
 use crate::backend::etcd::keyspace;
 use crate::backend::etcd::line::{self, Entry, Line};
 use crate::backend::etcd::proto::{Compare, PutRequest, RequestOp, TxnRequest};
-use crate::backend::etcd::session::{UnderWay, now, oldest};
+use crate::backend::etcd::session::{UnderWay, now};
 use crate::backend::etcd::store::{OPS, Store};
 use crate::backend::{Attempt, Claim};
 use crate::clock;
@@ -69,11 +69,7 @@ impl Store {
         if !alike || !fits || first.since.is_none() {
             return Ok(None);
         }
-        let lives = match first.lease.session() {
-            Some(session) => self.keep(session, oldest(session.ttl)).await?,
-            None => true,
-        };
-        Ok(lives.then(|| first.lease.clone()))
+        Ok(self.lives(&first.lease).await?.then(|| first.lease.clone()))
     }
 
     /// Binds the existing entries of all keys to one lease, and creates the missing entries. Returns the lease, or
@@ -110,13 +106,7 @@ impl Store {
             return Ok(None);
         }
         let under_way = UnderWay::begin(lease.session().map(AsRef::as_ref));
-        let keeps = async {
-            match lease.session() {
-                Some(session) => self.keep(session, oldest(session.ttl)).await,
-                None => Ok(true),
-            }
-        };
-        let (answer, kept) = tokio::join!(self.txn(txn), keeps);
+        let (answer, kept) = tokio::join!(self.txn(txn), self.lives(&lease));
         let answer = match answer {
             Err(failure) if failure.is_in_doubt() => return Err(failure),
             answer => answer,

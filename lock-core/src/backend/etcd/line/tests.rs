@@ -75,7 +75,7 @@ fn the_value_says_whose_an_entry_is_and_how_it_excludes() {
             let value = value(&claim, mode, None, kept);
             let entry = Entry::new(KeyValue { value, key: b"k/1".to_vec(), ..KeyValue::default() });
             assert_eq!((entry.owner, entry.mode, entry.kept), (Some(owner), mode, kept));
-            assert!(entry.record.is_some() && entry.id() == keyspace::grant_id(&owner.token()));
+            assert!(entry.record.is_some() && entry.id() == GrantId::digest(owner.token().as_str()));
         }
     }
     // The value of another program is not parsed.

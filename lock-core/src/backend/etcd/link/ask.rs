@@ -4,7 +4,6 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::connection::Connection;
@@ -64,7 +63,7 @@ pub(crate) async fn state(
     limit: Duration,
 ) -> Result<StatusResponse, Failure> {
     let asking = async {
-        let (_, http2, _driver) = begin(members, &place.host, TcpStream::connect(place.address)).await?;
+        let (http2, _driver) = begin(members, &place.host, place.address).await?;
         let origin = origin(&place.host, place.address.port(), members.tls.is_some());
         let origin = origin.ok_or_else(|| unexpected("an origin"))?;
         let user = members.config.user.clone().filter(|_| logs_in);

@@ -1,6 +1,5 @@
 //! Dials the members of a cluster concurrently, and keeps the first connection to a member that can hold locks.
 
-use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -70,19 +69,19 @@ async fn dial_at(
     (host, port): (&str, u16),
     address: SocketAddr,
 ) -> Result<Session, Failure> {
-    let (peer, http2, driver) = begin(members, host, TcpStream::connect(address)).await?;
+    let (http2, driver) = begin(members, host, address).await?;
     // Over TLS, etcd allows 250 concurrent streams by default. Each key for which this process waits has a watch, which
     // needs one stream. Without a separate connection, many watches would block every other call. The separate
     // connection uses the same address, because the next address of the name may be another member.
     let watches = match members.tls.is_some() {
-        true => Some(begin(members, host, TcpStream::connect(peer)).await?),
+        true => Some(begin(members, host, address).await?),
         false => None,
     };
     let origin = origin(host, port, members.tls.is_some()).ok_or_else(|| unexpected("an origin"))?;
     let mut drivers = vec![driver];
     let watching = watches.map_or_else(
         || http2.clone(),
-        |(_, http2, driver)| {
+        |(http2, driver)| {
             drivers.push(driver);
             http2
         },
@@ -102,17 +101,16 @@ async fn dial_at(
     Ok(Session { connection: Arc::new(connection), drivers })
 }
 
-/// Connects, and begins HTTP/2 with the server under the name `host`. Also returns the IP address of the server.
+/// Connects to `address`, and begins HTTP/2 with the server under the name `host`.
 pub(super) async fn begin(
     members: &Members,
     host: &str,
-    connects: impl Future<Output = io::Result<TcpStream>>,
-) -> Result<(SocketAddr, Http2, Driver), Failure> {
+    address: SocketAddr,
+) -> Result<(Http2, Driver), Failure> {
     let unreachable = |error: io::Error| socket::unreachable(&error);
-    let stream = connects.await.map_err(unreachable)?;
+    let stream = TcpStream::connect(address).await.map_err(unreachable)?;
     // Nagle's algorithm would delay a small packet until the previous packet is acknowledged.
     stream.set_nodelay(true).map_err(unreachable)?;
-    let peer = stream.peer_addr().map_err(unreachable)?;
     let begun = match &members.tls {
         Some(tls) => Http2::begin(tls.wrap(stream, host).await?).await,
         None => Http2::begin(stream).await,
@@ -123,7 +121,7 @@ pub(super) async fn begin(
         Failure::new(LockErrorKind::Unavailable, text)
     };
     let (http2, driver) = begun.map_err(no_http2)?;
-    Ok((peer, http2, driver))
+    Ok((http2, driver))
 }
 
 /// Adds possible causes to the failure of the first call. A server that requires a client certificate rejects the

@@ -25,17 +25,12 @@ pub(in super::super) struct RangeRequest {
     pub(in super::super) range_end: Vec<u8>,
     #[prost(int64, tag = "3")]
     pub(in super::super) limit: i64,
-    /// Whether the member answers from its own data, without a request to the leader.
-    #[prost(bool, tag = "7")]
-    pub(in super::super) serializable: bool,
     #[prost(bool, tag = "9")]
     pub(in super::super) count_only: bool,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct RangeResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(in super::super) header: Option<Header>,
     #[prost(message, repeated, tag = "2")]
     pub(in super::super) kvs: Vec<KeyValue>,
     #[prost(bool, tag = "3")]

@@ -1,8 +1,6 @@
 //! The messages about leases. A lease ends if no keep-alive arrives in time, and all keys that are bound to it are
 //! deleted. Times are in seconds.
 
-use super::Header;
-
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct LeaseGrantRequest {
     #[prost(int64, tag = "1")]
@@ -25,10 +23,7 @@ pub(in super::super) struct LeaseRevokeRequest {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub(in super::super) struct LeaseRevokeResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(in super::super) header: Option<Header>,
-}
+pub(in super::super) struct LeaseRevokeResponse {}
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct LeaseKeepAliveRequest {

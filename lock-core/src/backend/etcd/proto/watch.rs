@@ -1,6 +1,6 @@
 //! The messages about watches.
 
-use super::{Header, KeyValue};
+use super::KeyValue;
 
 /// A request on the stream of a watch.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -29,10 +29,7 @@ impl WatchRequest {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in super::super) struct WatchResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(in super::super) header: Option<Header>,
-    /// Whether this answer confirms that the watch has begun. The watch reports every change after the revision of the
-    /// header.
+    /// Whether this answer confirms that the watch has begun. The watch reports every later change.
     #[prost(bool, tag = "3")]
     pub(in super::super) created: bool,
     /// Whether the server has ended the watch, for example because there is no leader.

@@ -18,7 +18,7 @@ use crate::backend::remote::session_keeper::Session as _;
 use crate::backend::remote::{deadline, session_keeper, tries};
 use crate::backend::{
     Ask, Attempt, Backend, BoxFuture, Capability, Claim, Finding, LeaseScope, Listener, Ping, Released,
-    Renew, Renewal, Waiting,
+    Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::runtime::current_runtime;
@@ -166,7 +166,6 @@ impl Backend for PostgresAdvisory {
     fn capability(&self) -> Capability {
         Capability {
             marks_sent: true,
-            waiting: Waiting::Poll,
             lease: LeaseScope::Session,
             // The server frees the keys of a dead process when its session ends, and not before.
             min_ttl: self.shared.config.session_timeout(),
@@ -206,10 +205,8 @@ impl Backend for PostgresAdvisory {
             }
         };
         let deadline = deadline::of_release(self.shared.config.timeout, claim.ttl);
-        let answer = match timeout(deadline, release).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Failure::no_answer(deadline)),
-        };
+        let answer = timeout(deadline, release).await;
+        let answer = answer.unwrap_or_else(|_| Err(Failure::no_answer(deadline)));
         answer.map_err(|failure| self.error(&failure).with_key(&claim.key))
     }
 

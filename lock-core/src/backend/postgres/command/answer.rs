@@ -1,17 +1,16 @@
 //! Reads the answers of the SQL functions.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use tokio_postgres::Row;
 
 use crate::backend::conflict::{self, Use};
 use crate::backend::postgres::error::Failure;
-use crate::backend::{Claim, FencingToken, Grant, Held, Mode};
+use crate::backend::{Claim, FencingToken, Grant, Held};
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
 use crate::key::Key;
-use crate::owner::{Owner, OwnerRecord};
+use crate::owner::OwnerRecord;
 
 /// A row of the type `answer`; see tables.sql.
 #[derive(Debug)]
@@ -86,7 +85,7 @@ impl Answer {
         let count = |number: Option<i32>| number.and_then(|number| usize::try_from(number).ok());
         Held {
             remaining: self.left.and_then(|left| u64::try_from(left).ok()).map(Duration::from_micros),
-            holder: self.record.as_deref().and_then(record),
+            holder: self.record.as_deref().and_then(OwnerRecord::from_record),
             foreign: false,
             waiters: count(self.waiting),
             position: count(self.place),
@@ -99,10 +98,7 @@ impl Answer {
 
     /// Returns the failure for a key that is in use in an incompatible mode.
     pub(super) fn conflict(&self, asked: Use) -> Failure {
-        let in_force = match self.mode.as_deref() {
-            Some("latch") => Some(Use::Latch),
-            mode => mode.and_then(mode_of).map(Use::Lock),
-        };
+        let in_force = self.mode.as_deref().and_then(Use::from_code);
         let Some(in_force) = in_force else { return Failure::unexpected("no mode") };
         Failure::new(LockErrorKind::InvalidRequest, conflict::in_use("the key", in_force, asked))
     }
@@ -130,33 +126,6 @@ impl Answer {
 /// Reads a number that may be null. Returns `None` if the text is not a number.
 fn number<N: std::str::FromStr>(text: Option<String>) -> Option<Option<N>> {
     text.map(|text| text.parse().ok()).map_or(Some(None), |number| number.map(Some))
-}
-
-/// Returns the owner record of a claim as the tables contain it, without the owner token.
-pub(super) fn record_of(claim: &Claim) -> String {
-    claim.record.to_value(&claim.owner.token()).split_off(Owner::TOKEN_LEN + 1)
-}
-
-pub(super) fn record(text: &str) -> Option<OwnerRecord> {
-    OwnerRecord::from_value(&format!("{} {text}", "0".repeat(Owner::TOKEN_LEN)))
-}
-
-/// Returns the mode in the notation of the functions.
-pub(super) fn code(mode: Mode) -> Cow<'static, str> {
-    match mode {
-        Mode::Exclusive => "x".into(),
-        Mode::Shared => "s".into(),
-        Mode::Permit { of } => format!("p{of}").into(),
-    }
-}
-
-/// Reads a mode in the notation of the functions.
-pub(super) fn mode_of(code: &str) -> Option<Mode> {
-    match code {
-        "x" => Some(Mode::Exclusive),
-        "s" => Some(Mode::Shared),
-        _ => code.strip_prefix('p')?.parse().ok().map(|of| Mode::Permit { of }),
-    }
 }
 
 #[cfg(test)]
@@ -191,16 +160,6 @@ mod tests {
         assert_eq!((long.record.as_deref(), long.mode.as_deref()), (Some("host=h"), Some("latch")));
         for wrong in [&[][..], &[None], &[Some("x")], &[Some("1"), None, Some("")]] {
             assert!(read(wrong).is_none(), "{wrong:?}");
-        }
-    }
-
-    #[test]
-    fn modes_are_written_and_read() {
-        for mode in [Mode::Exclusive, Mode::Shared, Mode::Permit { of: 1 }, Mode::Permit { of: 4_000_000 }] {
-            assert_eq!(mode_of(&code(mode)), Some(mode));
-        }
-        for text in ["", "p", "px", "latch", "xx"] {
-            assert_eq!(mode_of(text), None, "{text}");
         }
     }
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use tokio_postgres::Row;
 
-use super::answer::{mode_of, record};
 use super::parameter::{flag, int};
 use super::server::Server;
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::text;
-use crate::backend::{HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITERS_TOLD, WaiterInfo};
+use crate::backend::{HOLDERS_TOLD, HolderInfo, Listed, LockInfo, Mode, WAITERS_TOLD, WaiterInfo};
 use crate::key::Key;
+use crate::owner::OwnerRecord;
 
 impl Server {
     /// Lists the locks whose keys begin with `prefix`.
@@ -45,8 +45,8 @@ fn info(rows: &[Row]) -> Result<LockInfo, tokio_postgres::Error> {
     let count = |row: &Row| row.try_get::<_, i64>(7).map(|total| usize::try_from(total).unwrap_or(0));
     for row in rows {
         key = row.try_get(0)?;
-        let of = row.try_get::<_, &str>(2).map(mode_of)?;
-        let who = row.try_get::<_, &str>(4).map(record)?;
+        let of = row.try_get::<_, &str>(2).map(Mode::from_code)?;
+        let who = row.try_get::<_, &str>(4).map(OwnerRecord::from_record)?;
         if row.try_get(1)? {
             waiting = count(row)?;
             waiters.extend(of.map(|of| WaiterInfo::new(who, of)));

@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::answer::code;
 use super::parameter::{micros, number, texts};
 use super::server::Server;
 use crate::backend::postgres::error::Failure;
@@ -17,7 +16,7 @@ use crate::key::Key;
 
 impl Server {
     pub(crate) async fn release(&self, claim: &Claim, keep: Option<Duration>) -> Result<Released, Failure> {
-        let (owner, mode, own) = (claim.owner.token(), code(claim.mode), own_fence(claim));
+        let (owner, mode, own) = (claim.owner.token(), claim.mode.code(), own_fence(claim));
         let statements = &self.shared().statements;
         let live = self.connections.get().await?;
         let (statement, parameters) = if keep.is_none() && claim.more.is_empty() && own == 0 {

@@ -51,10 +51,7 @@ impl Server {
         deadline: Duration,
         call: impl Future<Output = Result<T, Failure>>,
     ) -> LockResult<T> {
-        let answer = match timeout(deadline, call).await {
-            Ok(answer) => answer,
-            Err(_) => Err(self.elapsed(deadline)),
-        };
+        let answer = timeout(deadline, call).await.unwrap_or_else(|_| Err(self.elapsed(deadline)));
         answer.map_err(|failure| self.error(&failure))
     }
 

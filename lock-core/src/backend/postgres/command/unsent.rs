@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
 
-use super::answer::{Answer, code, record_of};
+use super::answer::Answer;
 use super::parameter::micros_of;
 use crate::backend::postgres::error::Failure;
 use crate::backend::{Ask, Claim, Queue};
@@ -100,8 +100,8 @@ impl Asked {
     pub(super) fn new(claim: &Claim, ask: Ask) -> Self {
         Self {
             owner: claim.owner.token().as_str().to_owned(),
-            record: record_of(claim),
-            mode: code(claim.mode),
+            record: claim.record.to_record(),
+            mode: claim.mode.code(),
             ttl: micros_of(claim.ttl),
             fenced: claim.fencing,
             room: match ask {

@@ -58,8 +58,10 @@ impl Router {
             match self.within(deadline, &part.key, call).await {
                 Ok(Attempt::Granted(grant)) => grants.push(grant),
                 answer => {
-                    let answer = answer.map(|attempt| attempt.on_key(claim, &part.key));
-                    let answer = answer.map_err(|failure| failure.on_key(&part.key));
+                    let answer = match answer {
+                        Ok(Attempt::Held(held)) => Ok(Attempt::Held(held.on_key(claim, &part.key))),
+                        answer => answer.map_err(|failure| failure.on_key(&part.key)),
+                    };
                     // Releases only the parts before the failed part. A refused part holds nothing. If the error of the
                     // part is in doubt, the part may hold its keys, and the caller releases the whole claim. If a
                     // release fails here, keys may stay locked, so its error is in doubt too.

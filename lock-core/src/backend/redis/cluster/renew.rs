@@ -7,11 +7,11 @@ use tokio::time::timeout;
 
 use super::router::Router;
 use crate::backend::redis::command::Server;
-use crate::backend::redis::command::{PER_SCRIPT, Verdict, deadline};
+use crate::backend::redis::command::{PER_SCRIPT, Verdict};
 use crate::backend::redis::error::{Failure, Reaction, Redirect};
 use crate::backend::redis::slot;
-use crate::backend::remote::join_all;
 use crate::backend::remote::renewal::{KeyLease, of_grants};
+use crate::backend::remote::{deadline, join_all};
 use crate::backend::{BoxFuture, Renew, Renewal};
 
 /// The maximum number of times that one renewal is sent while nodes redirect it.
@@ -36,7 +36,7 @@ impl Router {
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else {
             return Vec::new();
         };
-        let deadline = deadline(shortest, self.config().timeout);
+        let deadline = deadline::of_renewal(self.config().timeout, shortest);
         let part = |(at, lock): (usize, _)| {
             let lock: KeyLease<'_> = lock;
             Part { at, lock, slot: slot::of_key(lock.key.as_str()), asking: None, redirect: None }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use ::redis::Value;
 
 use crate::backend::redis::config::Endpoint;
+use crate::backend::redis::link::{self, field};
 use crate::backend::redis::slot::SLOTS;
 
 /// The answer of one node to `CLUSTER SLOTS` and `CLUSTER INFO`.
@@ -33,7 +34,6 @@ impl SlotMap {
     /// Reads the answers of the node on `host` to `CLUSTER INFO` and `CLUSTER SLOTS`. If the answer has no host for a
     /// node, that node is on `host`.
     pub(super) fn read(info: &str, slots: &Value, host: &str) -> Option<Self> {
-        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let Value::Array(ranges) = slots else { return None };
         let nodes = ranges
             .iter()
@@ -43,8 +43,8 @@ impl SlotMap {
             .filter_map(|node| if let Value::Array(parts) = node { text(parts.get(2)?) } else { None });
         Some(Self {
             ids: ids.map(str::to_owned).collect(),
-            epoch: field("cluster_current_epoch")?.trim().parse().ok()?,
-            is_whole: field("cluster_state").map(str::trim) == Some("ok"),
+            epoch: field(info, "cluster_current_epoch")?.parse().ok()?,
+            is_whole: field(info, "cluster_state") == Some("ok"),
             ranges: ranges.iter().map(|range| Range::read(range, host)).collect::<Option<_>>()?,
         })
     }
@@ -145,11 +145,7 @@ fn address(more: &Value) -> Option<&str> {
 }
 
 fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::BulkString(text) => std::str::from_utf8(text).ok(),
-        Value::SimpleString(text) => Some(text),
-        _ => None,
-    }
+    link::text(value).ok()
 }
 
 #[cfg(test)]

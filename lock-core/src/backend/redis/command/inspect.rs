@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use ::redis::{Cmd, Pipeline, Value};
 
-use super::reply::mode_of;
 use super::server::Server;
 use crate::backend::redis::keyspace::is_helper;
-use crate::backend::redis::link::{Connection, Role, SessionState};
+use crate::backend::redis::link::{self, Connection, Role, SessionState};
 
 use super::renew::is_forgotten;
 use crate::backend::redis::error::{Failure, Reaction, Redirect};
@@ -18,7 +17,7 @@ use crate::backend::redis::keyspace::Keyspace;
 use crate::backend::redis::scripts::Script;
 use crate::backend::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, Mode, WAITERS_TOLD, WaiterInfo};
 use crate::key::Key;
-use crate::owner::{Owner, OwnerRecord};
+use crate::owner::OwnerRecord;
 
 /// The number of keys that the server examines in one step of a scan.
 const STEP: usize = 500;
@@ -141,11 +140,7 @@ fn beginning_with(prefix: &str) -> String {
 }
 
 fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
-        _ => None,
-    }
+    link::text(value).ok()
 }
 
 /// Reads the next cursor and the keys. Skips keys that are not valid text, because this library does not use such keys.
@@ -193,7 +188,7 @@ fn info<R: Role>(lock: &Value) -> Option<LockInfo> {
     else {
         return None;
     };
-    let mode = mode_of(text(mode)?)?;
+    let mode = Mode::from_code(text(mode)?)?;
     let holders = holders.iter().map(|value| {
         let mut holder = holder(value)?;
         if R::QUEUES && mode == Mode::Exclusive {
@@ -214,19 +209,19 @@ fn holder(value: &Value) -> Option<HolderInfo> {
     let Value::Array(parts) = value else { return None };
     let [id, record, Value::Int(left), Value::Int(kept), granted] = &parts[..] else { return None };
     let remaining = u64::try_from(*left).ok().map(Duration::from_millis);
-    let holder = HolderInfo::new(text(id)?.parse().ok()?, record_of(text(record)?), remaining, *kept == 1);
+    let holder = HolderInfo::new(
+        text(id)?.parse().ok()?,
+        OwnerRecord::from_record(text(record)?),
+        remaining,
+        *kept == 1,
+    );
     Some(holder.with_held_since(text(granted)?.parse().ok().map(Duration::from_millis)))
 }
 
 fn waiter(value: &Value) -> Option<WaiterInfo> {
     let Value::Array(parts) = value else { return None };
     let [mode, record] = &parts[..] else { return None };
-    Some(WaiterInfo::new(record_of(text(record)?), mode_of(text(mode)?)?))
-}
-
-/// Reads an owner record without an owner token.
-fn record_of(record: &str) -> Option<OwnerRecord> {
-    OwnerRecord::from_value(&format!("{} {record}", "0".repeat(Owner::TOKEN_LEN)))
+    Some(WaiterInfo::new(OwnerRecord::from_record(text(record)?), Mode::from_code(text(mode)?)?))
 }
 
 #[cfg(test)]

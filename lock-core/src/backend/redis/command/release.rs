@@ -17,15 +17,6 @@ use crate::key::Key;
 use crate::owner::{Owner, OwnerToken};
 
 impl<R: Role> Server<R> {
-    pub(crate) async fn release_within(
-        &self,
-        claim: &Claim,
-        keep_for: Option<Duration>,
-        deadline: Duration,
-    ) -> Result<Released, Failure> {
-        self.within(deadline, self.release(claim, keep_for)).await
-    }
-
     /// Releases the lock if this owner holds it. If `keep_for` is given, the key stays locked for that time. If the
     /// owner waits, its queue entry is removed.
     pub(crate) async fn release(

@@ -1,7 +1,5 @@
 //! Renews many grants in one round trip.
 
-use std::time::Duration;
-
 use ::redis::{Cmd, Pipeline, Value};
 
 use super::acquire::fence_ttl;
@@ -29,7 +27,7 @@ impl<R: Role> Server<R> {
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else {
             return Vec::new();
         };
-        let deadline = deadline(shortest, self.timeout());
+        let deadline = deadline::of_renewal(self.timeout(), shortest);
         let locks: Vec<KeyLease<'_>> = batch.iter().flat_map(KeyLease::of_grant).collect();
         let chunks: Vec<&[KeyLease<'_>]> = locks.chunks(PER_SCRIPT).collect();
         let answers = match tokio::time::timeout(deadline, self.renew_chunks(&chunks, false)).await {
@@ -72,7 +70,7 @@ impl<R: Role> Server<R> {
             .flat_map(|(chunk, answer)| read(&live, chunk.len(), &answer.unwrap_or_default(), sent));
         let mut verdicts: Vec<Verdict> = read.collect();
         let shortest = chunks.iter().flat_map(|chunk| chunk.iter()).map(|lock| lock.ttl).min();
-        let deadline = deadline(shortest.unwrap_or_default(), self.timeout());
+        let deadline = deadline::of_renewal(self.timeout(), shortest.unwrap_or_default());
         let renewed = |verdict: &Verdict| matches!(verdict, Verdict::Renewed(..));
         if verdicts.iter().any(renewed) {
             // The renewer has its own connection, which works even if the holder's runtime has ended or is blocked. So
@@ -89,10 +87,6 @@ impl<R: Role> Server<R> {
         }
         Ok(verdicts)
     }
-}
-
-pub(crate) fn deadline(shortest: Duration, timeout: Duration) -> Duration {
-    deadline::of_renewal(timeout, shortest)
 }
 
 /// Sends the scripts of the chunks with the numbers `which`. Stores their answers in `answers`, and returns the time of

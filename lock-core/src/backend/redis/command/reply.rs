@@ -9,7 +9,7 @@ use crate::backend::conflict::{self, Use};
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::Reply;
 use crate::backend::redis::scripts::MARK;
-use crate::backend::{Claim, FencingToken, Grant, Held, Mode};
+use crate::backend::{Claim, FencingToken, Grant, Held};
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
 use crate::key::Key;
@@ -119,23 +119,9 @@ fn record(value: &str) -> Option<OwnerRecord> {
 
 /// Returns the mode of a claim in the notation of the scripts.
 pub(crate) fn code(claim: &Claim) -> Cow<'static, str> {
-    match (claim.mode, claim.permits) {
-        (Mode::Exclusive, _) => "x".into(),
-        (Mode::Shared, _) => "s".into(),
-        (Mode::Permit { of }, 1) => format!("p{of}").into(),
-        (Mode::Permit { of }, permits) => format!("p{of}x{permits}").into(),
-    }
-}
-
-/// Reads a mode in the notation of the scripts.
-pub(super) fn mode_of(code: &str) -> Option<Mode> {
-    match code {
-        "x" => Some(Mode::Exclusive),
-        "s" => Some(Mode::Shared),
-        _ => {
-            let (of, _permits) = code.strip_prefix('p').map(|of| of.split_once('x').unwrap_or((of, "")))?;
-            of.parse().ok().map(|of| Mode::Permit { of })
-        }
+    match claim.permits {
+        1 => claim.mode.code(),
+        permits => format!("{}x{permits}", claim.mode.code()).into(),
     }
 }
 
@@ -145,11 +131,7 @@ pub(crate) fn conflict(rest: &[Value], asked: Use) -> Failure {
         Some(Value::BulkString(code)) => std::str::from_utf8(code).ok(),
         _ => None,
     };
-    let in_force = match code {
-        Some("latch") => Some(Use::Latch),
-        code => code.and_then(mode_of).map(Use::Lock),
-    };
-    let Some(in_force) = in_force else {
+    let Some(in_force) = code.and_then(Use::from_code) else {
         return Failure::unexpected(rest.first().unwrap_or(&Value::Nil));
     };
     Failure::new(LockErrorKind::InvalidRequest, conflict::in_use("the key", in_force, asked))
@@ -176,6 +158,7 @@ fn numbered(claim: &Claim, number: i64) -> Option<&Key> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::Mode;
     use crate::clock::Clock;
     use crate::owner::{Identity, OwnerSource};
     use std::sync::Arc;

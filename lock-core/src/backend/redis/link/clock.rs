@@ -37,7 +37,7 @@ impl ServerClock {
 }
 
 /// Returns a moment in us, by a clock that continues during suspend, as the server's clock does.
-fn micros(moment: Moment) -> i64 {
+pub(crate) fn micros(moment: Moment) -> i64 {
     moment.parts().1 / 1_000
 }
 

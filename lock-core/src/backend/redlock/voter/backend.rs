@@ -79,7 +79,6 @@ impl Backend for Voter {
             max_ttl,
             // A server that forgot a kept key votes again after the longest lease. So the server cannot guarantee to
             // keep a key for longer than that.
-            ttl_step: None,
             keeps_after_release: Some(max_ttl),
             ..Capability::exclusive("redis")
         }

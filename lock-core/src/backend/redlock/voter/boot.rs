@@ -63,25 +63,14 @@ pub(super) fn read(answers: &[Value]) -> Result<(Boot, Registration), Failure> {
     let last = answers.last().unwrap_or(&Value::Nil);
     match last {
         Value::Array(answers) => match answers.as_slice() {
-            [boot, one, all] => {
-                let (boot, incarnation) = booted(boot)?;
-                let Incarnation { run, marker_digest, till } = incarnation;
-                Ok((boot, Registration { run, marker_digest, till, one: name(one)?, all: name(all)? }))
-            }
+            [boot, one, all] => booted(boot, one, all),
             _ => Err(Failure::unexpected(last)),
         },
         _ => Err(Failure::unexpected(last)),
     }
 }
 
-/// One incarnation of a server: its run, its marker, and the end of its quarantine.
-struct Incarnation {
-    run: [u8; 40],
-    marker_digest: Arc<[u8]>,
-    till: i64,
-}
-
-fn booted(answer: &Value) -> Result<(Boot, Incarnation), Failure> {
+fn booted(answer: &Value, one: &Value, all: &Value) -> Result<(Boot, Registration), Failure> {
     match answer {
         Value::ServerError(error) => Err(Failure::of_reply(error)),
         Value::Array(parts) => match parts.as_slice() {
@@ -96,12 +85,14 @@ fn booted(answer: &Value) -> Result<(Boot, Incarnation), Failure> {
                 let number = |number: &i64| u64::try_from(*number).unwrap_or(0);
                 let (max_ttl, left) =
                     (Duration::from_millis(number(max)), Duration::from_micros(number(left)));
-                let incarnation = Incarnation {
+                let registration = Registration {
                     run: name(run)?,
                     marker_digest: marker_digest.as_slice().into(),
                     till: *till,
+                    one: name(one)?,
+                    all: name(all)?,
                 };
-                Ok((Boot { max_ttl, why: *why, left }, incarnation))
+                Ok((Boot { max_ttl, why: *why, left }, registration))
             }
             _ => Err(Failure::unexpected(answer)),
         },

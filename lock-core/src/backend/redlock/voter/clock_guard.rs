@@ -1,5 +1,6 @@
 //! Detects that the clock of a server was set, by comparing its readings with the time that passed in this process.
 
+use crate::backend::redis::link::micros;
 use crate::clock::Moment;
 
 /// The largest deviation of a clock that counts as noise, in us. The tolerance is far above the noise of a network, and
@@ -47,11 +48,6 @@ impl Reading {
             self.most.saturating_sub(other.least).min(0)
         }
     }
-}
-
-/// Returns the time of `moment`, in us, on a clock that also runs during suspend, like the server's clock.
-pub(super) fn micros(moment: Moment) -> i64 {
-    moment.parts().1 / 1_000
 }
 
 /// The readings of one server's clock.

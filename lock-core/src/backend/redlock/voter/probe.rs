@@ -1,13 +1,12 @@
 //! Checks the additional requirements on a server that votes.
 
 use crate::backend::redis::error::Failure;
+use crate::backend::redis::link::field;
 use crate::error::LockErrorKind;
 
 /// Checks the answer to `INFO`, after the general probe has accepted it.
 pub(super) fn examine(info: &str) -> Result<(), Failure> {
-    let field =
-        |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
-    let version = field("redis_version").unwrap_or("of an unknown version");
+    let version = field(info, "redis_version").unwrap_or("of an unknown version");
     let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
     if major.is_none_or(|major| major < 7) {
         // Before version 7, the append-only file may contain the text of a script. A restart would load that script
@@ -17,7 +16,7 @@ pub(super) fn examine(info: &str) -> Result<(), Failure> {
             format!("the server is Redis {version}; a voter of a quorum needs 7.0 or later"),
         ));
     }
-    match field("maxmemory_policy") {
+    match field(info, "maxmemory_policy") {
         None | Some("noeviction") => Ok(()),
         Some(policy) => Err(Failure::new(
             LockErrorKind::Unsupported,

@@ -11,7 +11,7 @@ use super::probe;
 use super::scripts::MARKER;
 use super::state::{VoterState, quarantine};
 use crate::backend::redis::error::Failure;
-use crate::backend::redis::link::{Connection, text};
+use crate::backend::redis::link::{Connection, field, text};
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
 use crate::sync::Mutex;
@@ -85,7 +85,7 @@ impl VoterSession {
 }
 
 fn evicted(info: &str) -> Option<u64> {
-    info.lines().find_map(|line| line.strip_prefix("evicted_keys:"))?.trim().parse().ok()
+    field(info, "evicted_keys")?.parse().ok()
 }
 
 /// Reads the answers to a bootstrap, logs a new quarantine, and refuses a client whose `max_ttl` differs from the value

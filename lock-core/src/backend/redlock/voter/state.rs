@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use super::clock_guard::{Reading, micros};
+use super::clock_guard::Reading;
 use super::options::VoterOptions;
 use super::peers::{Observed, Peers};
 use crate::backend::redis::config::Address;
+use crate::backend::redis::link::micros;
 use crate::backend::redis::units::millis;
 use crate::backend::remote::Listeners;
 use crate::backend::{Listener, NodeAnswer};
@@ -164,15 +165,6 @@ impl VoterState {
     /// Returns how much longer the server is in quarantine, or `None` if it is not in quarantine.
     pub(super) fn quarantine_left(&self, now: Moment) -> Option<Duration> {
         left(&self.quarantined, now)
-    }
-
-    /// Returns the result of [`distrusted`](Self::distrusted) for the current time. Does not read the local clock if
-    /// the server's clock was never distrusted.
-    pub(super) fn distrusted_now(&self) -> Option<Duration> {
-        match self.distrusted.load(Ordering::Relaxed) {
-            i64::MIN => None,
-            _ => self.distrusted(Clock::Suspend.now()),
-        }
     }
 
     /// Returns how much longer the clock is not trusted, or `None` if it is trusted.

@@ -52,7 +52,7 @@ impl Voter {
         let deadline = server.deadline(claim.ttl);
         // The clock is checked before the request: if it was set, the server may end the lease at any time, and the
         // grant would not count.
-        if let Some(left) = voter.distrusted_now() {
+        if let Some(left) = voter.distrusted(Clock::Suspend.now()) {
             return Err(Refusal::ClockJumped { left, granted: false }.to_error(voter).with_key(&claim.key));
         }
         let end = Clock::Suspend.now().plus(deadline);
@@ -92,7 +92,7 @@ impl Voter {
                     // Reading the reply has recorded the server's clock. If the clock was set, the lease cannot be
                     // relied on.
                     let grant = granted(claim, &reply)?;
-                    return match voter.distrusted_now() {
+                    return match voter.distrusted(Clock::Suspend.now()) {
                         None => Ok(Attempt::Granted(grant)),
                         Some(left) => Err(Refusal::ClockJumped { left, granted: true }),
                     };
