@@ -2,38 +2,16 @@
 
 use zookeeper_client::Error;
 
-use super::error::{Failure, failure, is_refusal};
+use super::error::{Failure, is_refusal};
 use super::fence::at_birth;
 use super::line::{Line, Place};
 use super::places::{Created, Seen, Site, deleted};
 use super::session::{ended, now};
 use crate::backend::conflict::{self, Use};
+use crate::backend::remote::deadline;
 use crate::backend::{Ask, Attempt, Grant, Held, Mode, Queue};
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
-
-/// The first step for a claim without a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum First {
-    /// Create the node at once, because the claim will wait with it, or because the key is probably free.
-    Create,
-    /// Read the queue first. If the key is held, the claim may get no node.
-    Look,
-}
-
-impl First {
-    /// Returns the first step. `busy` says whether the key was held at the last request. `is_ours` says whether a claim
-    /// of this session may [hand the key off](super::grants::Grants::may_serve) to this claim.
-    fn new(ask: Ask, busy: bool, is_ours: bool) -> Self {
-        let looks = match ask {
-            // A claim to which this process may hand the key off gets no place in the queue.
-            Ask::Enqueue { room: None } => is_ours,
-            Ask::Enqueue { room: Some(_) } => true,
-            Ask::Probe | Ask::Try => busy || is_ours,
-        };
-        if looks { Self::Look } else { Self::Create }
-    }
-}
 
 impl Site<'_> {
     /// Attempts the claim once. Repeats requests whose answers were lost with the connection. This function sets no
@@ -50,51 +28,42 @@ impl Site<'_> {
         let (sent, mut doubt) = (now(), false);
         let has_waited = self.entry()?.is_some_and(|entry| entry.node.is_some());
         loop {
-            match self.attempt_once(ask, sent, doubt, has_waited).await? {
+            match self.attempt_once(ask, sent, doubt, has_waited).await {
                 Ok(attempt) => return Ok(attempt),
-                Err(error) => self.recover(error).await?,
+                Err(failure) => self.session.recover(failure).await?,
             }
             doubt = true;
         }
     }
 
-    /// Sends the requests of one attempt. An outer error is final. After an inner error, it is unknown whether the
-    /// claim has a node.
+    /// Sends the requests of one attempt. After an error, it may be unknown whether the claim has a node.
     async fn attempt_once(
         &self,
         ask: Ask,
         sent: Moment,
         doubt: bool,
         has_waited: bool,
-    ) -> Result<Result<Attempt, Error>, Failure> {
+    ) -> Result<Attempt, Failure> {
         if let Some(entry) = self.entry()? {
             self.claim.mark_sent();
             // If the creation was not answered, only the leader knows whether there is a node.
             let certain = entry.node.is_some() && !doubt;
-            if certain {
-                match self.waits_still(ask, &entry).await {
-                    Ok(Some(attempt)) => return Ok(Ok(attempt)),
-                    Ok(None) => {}
-                    Err(error) => return Ok(Err(error)),
-                }
+            if certain && let Some(attempt) = self.waits_still(ask, &entry).await? {
+                return Ok(attempt);
             }
-            match self.look_for_own(entry.node, certain).await {
-                Ok((seen, Some(node))) => return self.answer(ask, sent, seen, &node, None, has_waited).await,
-                Ok((_, None)) => self.session.with(|grants| grants.forget(&self.prefix))?,
-                Err(error) => return Ok(Err(error)),
+            match self.look_for_own(entry.node, certain).await? {
+                (seen, Some(node)) => return self.answer(ask, sent, seen, &node, None, has_waited).await,
+                (_, None) => self.session.with(|grants| grants.forget(&self.prefix))?,
             }
-        } else if self.first(ask)? == First::Look {
-            let seen = match self.look_without_node().await {
-                Ok(seen) => seen,
-                Err(error) => return Ok(Err(error)),
-            };
-            if let Some(answer) = self.without_node(ask, &seen.line).await? {
-                return Ok(answer);
+        } else if self.looks_first(ask)? {
+            let seen = self.look_without_node().await?;
+            if let Some(held) = self.without_node(ask, &seen.line).await? {
+                return Ok(held);
             }
         }
         let exists = self.session.with(|grants| grants.has_node_in(&self.directory))?;
         // The wait for the turn takes at most a quarter of the claim's deadline.
-        let patience = self.config.deadline(self.claim.ttl) / 4;
+        let patience = deadline::of_call(self.config.timeout, self.claim.ttl) / 4;
         let mut turn = self.session.turns.begin(&self.directory, exists, patience).await;
         self.session.with(|grants| grants.begin(&self.prefix, self.claim))?;
         self.claim.mark_sent();
@@ -104,7 +73,7 @@ impl Site<'_> {
                 if is_refusal(&error) {
                     self.session.with(|grants| grants.forget(&self.prefix))?;
                 }
-                return Ok(Err(error));
+                return Err(error.into());
             }
         };
         let node = created.name.clone();
@@ -112,28 +81,29 @@ impl Site<'_> {
         if let Some(turn) = turn {
             turn.found();
         }
-        match self.without_others(&node, seen).await {
-            Ok(seen) => self.answer(ask, created.sent, seen, &node, Some(created), has_waited).await,
-            Err(error) => Ok(Err(error)),
-        }
+        let seen = self.without_others(&node, seen).await?;
+        self.answer(ask, created.sent, seen, &node, Some(created), has_waited).await
     }
 
-    fn first(&self, ask: Ask) -> Result<First, Failure> {
-        self.session.with(|grants| {
-            let is_ours = grants.may_serve(&self.directory, self.claim.owner);
-            First::new(ask, grants.is_busy(&self.directory), is_ours)
+    /// Returns whether the claim reads the queue before it creates a node. If the key is held, it may get no node.
+    fn looks_first(&self, ask: Ask) -> Result<bool, Failure> {
+        self.session.with(|grants| match ask {
+            Ask::Enqueue { room: Some(_) } => true,
+            Ask::Probe | Ask::Try if grants.is_busy(&self.directory) => true,
+            // A claim to which the process hands the key off gets no place in the queue.
+            _ => grants.may_serve(&self.directory, self.claim.owner),
         })
     }
 
     /// Returns the answer for a claim that gets no node, or `None` if the claim must create one.
-    async fn without_node(&self, ask: Ask, line: &Line) -> Result<Option<Result<Attempt, Error>>, Failure> {
+    async fn without_node(&self, ask: Ask, line: &Line) -> Result<Option<Attempt>, Failure> {
         if let Some(with) = line.clash(self.claim.mode) {
             return Err(self.in_use(with));
         }
         if line.admits(self.claim.mode) || !self.stays_outside(ask, line) {
             return Ok(None);
         }
-        Ok(Some(self.held(ask, line, None).await.map(Attempt::Held)))
+        Ok(Some(Attempt::Held(self.held(ask, line, None).await?)))
     }
 
     /// Returns the answer for a claim that has the node `own`, or had it a moment ago. `has_waited` says whether the
@@ -146,7 +116,7 @@ impl Site<'_> {
         own: &str,
         created: Option<Created>,
         has_waited: bool,
-    ) -> Result<Result<Attempt, Error>, Failure> {
+    ) -> Result<Attempt, Failure> {
         let Some(at) = seen.line.place_named(own) else {
             self.session.with(|grants| grants.forget(&self.prefix))?;
             return Err(deleted());
@@ -154,15 +124,13 @@ impl Site<'_> {
         self.session.with(|grants| grants.has_node(&self.prefix, own))?;
         if seen.line.entries()[at].mode == Mode::Shared && self.claim.mode == Mode::Exclusive {
             // A reader cannot become a writer by another request.
-            return Ok(self.held(ask, &seen.line, None).await.map(Attempt::Held));
+            return Ok(Attempt::Held(self.held(ask, &seen.line, None).await?));
         }
         if seen.line.holds(at) {
-            if created.is_none()
-                && let Err(error) = self.session.prove_recently(&self.config.base).await
-            {
-                return Ok(Err(error));
+            if created.is_none() {
+                self.session.prove_recently(&self.config.base).await?;
             }
-            return self.granted(sent, &seen, created).await.map(Ok);
+            return self.granted(sent, &seen, created).await;
         }
         // After a wait, a conflict can only come from a lock of another program. The claim waits for the release of
         // that lock.
@@ -174,14 +142,11 @@ impl Site<'_> {
         let outside = !has_waited && self.stays_outside(ask, &seen.line);
         if outside || !ask.enqueues() {
             self.leave(own).await?;
-            return Ok(self.held(ask, &seen.line, None).await.map(Attempt::Held));
+            return Ok(Attempt::Held(self.held(ask, &seen.line, None).await?));
         }
-        let held = match self.held(ask, &seen.line, Some((sent, at))).await {
-            Ok(held) => held,
-            Err(error) => return Ok(Err(error)),
-        };
+        let held = self.held(ask, &seen.line, Some((sent, at))).await?;
         self.waits(&seen.line, at, &held)?;
-        Ok(Ok(Attempt::Held(held)))
+        Ok(Attempt::Held(held))
     }
 
     /// Returns the grant. Its lease is the time for which the session certainly lives.
@@ -277,7 +242,7 @@ impl Site<'_> {
 
     /// Deletes a node that has just been created.
     async fn leave(&self, name: &str) -> Result<(), Failure> {
-        self.delete(name).await.map_err(|error| failure(&error))?;
+        self.delete(name).await?;
         self.session.with(|grants| grants.forget(&self.prefix))
     }
 

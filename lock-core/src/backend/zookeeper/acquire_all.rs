@@ -1,7 +1,5 @@
 //! Tries to acquire the keys of a claim of several keys. The module `several` explains the method.
 
-use zookeeper_client::Error;
-
 use super::error::Failure;
 use super::fence::at_birth;
 use super::line::Line;
@@ -64,33 +62,26 @@ impl Several<'_> {
     async fn attempt_until_answered(&self, ask: Ask) -> Result<Attempt, Failure> {
         let mut doubt = false;
         loop {
-            match self.attempt_once(ask, doubt).await? {
+            match self.attempt_once(ask, doubt).await {
                 Ok(attempt) => return Ok(attempt),
-                Err(error) => self.recover(error).await?,
+                Err(failure) => self.session.recover(failure).await?,
             }
             doubt = true;
         }
     }
 
-    /// Sends the requests of one attempt. An outer error is final. After an inner error, it is unknown whether the
-    /// claim has nodes.
-    async fn attempt_once(&self, ask: Ask, doubt: bool) -> Result<Result<Attempt, Error>, Failure> {
+    /// Sends the requests of one attempt. After an error, it may be unknown whether the claim has nodes.
+    async fn attempt_once(&self, ask: Ask, doubt: bool) -> Result<Attempt, Failure> {
         let sent = now();
         let mut surveyed = Vec::with_capacity(self.sites.len());
         for survey in self.each(|site| Box::pin(site.survey(doubt))).await {
-            match survey? {
-                Ok(line) => surveyed.push(line),
-                Err(error) => return Ok(Err(error)),
-            }
+            surveyed.push(survey?);
         }
         if self.found(&surveyed) != Found::Free {
             return self.answer(ask, sent, &surveyed, None).await;
         }
         let sent = now();
-        let number = match self.create_missing(&mut surveyed).await? {
-            Ok(number) => number,
-            Err(error) => return Ok(Err(error)),
-        };
+        let number = self.create_missing(&mut surveyed).await?;
         self.session.prove(sent);
         self.answer(ask, sent, &surveyed, number).await
     }
@@ -109,20 +100,15 @@ impl Several<'_> {
         sent: Moment,
         surveyed: &[Surveyed],
         created: Option<i64>,
-    ) -> Result<Result<Attempt, Error>, Failure> {
+    ) -> Result<Attempt, Failure> {
         let found = self.found(surveyed);
         if found == Found::Ours {
-            let read = self.sites.first().filter(|_| created.is_none());
-            if let Some(site) = read
-                && let Err(error) = self.session.prove_recently(&site.config.base).await
-            {
-                return Ok(Err(error));
+            if let Some(site) = self.sites.first().filter(|_| created.is_none()) {
+                self.session.prove_recently(&site.config.base).await?;
             }
-            return self.granted_all(sent, surveyed, created).await.map(Ok);
+            return self.granted_all(sent, surveyed, created).await;
         }
-        if let Err(error) = self.leave(surveyed).await? {
-            return Ok(Err(error));
-        }
+        self.leave(surveyed).await?;
         match found {
             Found::Clashes(at, with) => match (self.sites.get(at), self.claim.keys().nth(at)) {
                 (Some(site), Some(key)) => Err(site.in_use(with).on_key(key)),
@@ -130,8 +116,8 @@ impl Several<'_> {
             },
             Found::Held(at) => match (self.sites.get(at), surveyed.get(at), self.claim.keys().nth(at)) {
                 (Some(site), Some(line), Some(key)) => {
-                    let refused = site.held(ask, &line.seen.line, None).await;
-                    Ok(refused.map(|held| Attempt::Held(held.on_key(self.claim, key))))
+                    let held = site.held(ask, &line.seen.line, None).await?;
+                    Ok(Attempt::Held(held.on_key(self.claim, key)))
                 }
                 _ => Err(deleted()),
             },
@@ -166,7 +152,7 @@ impl Several<'_> {
     }
 
     /// Deletes the nodes of the claim at keys that are not granted to its owner.
-    async fn leave(&self, surveyed: &[Surveyed]) -> Result<Result<(), Error>, Failure> {
+    async fn leave(&self, surveyed: &[Surveyed]) -> Result<(), Failure> {
         let mut nodes = Vec::new();
         for (site, line) in self.sites.iter().zip(surveyed) {
             if site.entry()?.is_some_and(|entry| !entry.is_granted()) {
@@ -182,34 +168,26 @@ impl Several<'_> {
             })
         });
         for deleted in join_all(deletions.collect()).await {
-            if let Err(error) = deleted {
-                return Ok(Err(error));
-            }
+            deleted?;
         }
-        self.session.with(|grants| nodes.iter().for_each(|(site, _)| grants.forget(&site.prefix)))?;
-        Ok(Ok(()))
+        self.session.with(|grants| nodes.iter().for_each(|(site, _)| grants.forget(&site.prefix)))
     }
 }
 
 impl Site<'_> {
     /// Reads the queue of a key, and finds the node of the claim in it.
-    async fn survey(&self, doubt: bool) -> Result<Result<Surveyed, Error>, Failure> {
+    async fn survey(&self, doubt: bool) -> Result<Surveyed, Failure> {
         let Some(entry) = self.entry()? else {
-            return Ok(self.look_without_node().await.map(|seen| Surveyed { seen, own: None }));
+            return Ok(Surveyed { seen: self.look_without_node().await?, own: None });
         };
         self.claim.mark_sent();
         let certain = entry.node.is_some() && !doubt;
-        match self.look_for_own(entry.node, certain).await {
-            Ok((seen, Some(own))) => {
-                self.session.with(|grants| grants.has_node(&self.prefix, &own))?;
-                Ok(Ok(Surveyed { seen, own: Some(own) }))
-            }
-            Ok((seen, None)) => {
-                self.session.with(|grants| grants.forget(&self.prefix))?;
-                Ok(Ok(Surveyed { seen, own: None }))
-            }
-            Err(error) => Ok(Err(error)),
-        }
+        let (seen, own) = self.look_for_own(entry.node, certain).await?;
+        self.session.with(|grants| match &own {
+            Some(own) => grants.has_node(&self.prefix, own),
+            None => grants.forget(&self.prefix),
+        })?;
+        Ok(Surveyed { seen, own })
     }
 }
 

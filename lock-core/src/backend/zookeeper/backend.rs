@@ -13,6 +13,7 @@ use super::process::Process;
 use super::session::now;
 use super::several::Several;
 use super::store::ZooKeeper;
+use crate::backend::remote::deadline;
 use crate::backend::remote::session_keeper::Session as _;
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Finding, GrantId, LeaseScope, Listed,
@@ -50,7 +51,7 @@ impl Backend for ZooKeeper {
                 Several::new(&self.config, &session, claim).attempt(ask).await
             }
         };
-        let deadline = self.config.deadline(claim.ttl);
+        let deadline = deadline::of_call(self.config.timeout, claim.ttl);
         let answer = match timeout(deadline, attempt).await {
             Ok(answer) => answer,
             // A claim that was never sent has no node in the store.
@@ -81,11 +82,9 @@ impl Backend for ZooKeeper {
                 }
             }
         };
-        let deadline = self.config.deadline_of_release(claim.ttl);
-        let answer = match timeout(deadline, release).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Failure::no_answer(deadline)),
-        };
+        let deadline = deadline::of_release(self.config.timeout, claim.ttl);
+        let answer = timeout(deadline, release).await;
+        let answer = answer.unwrap_or_else(|_| Err(Failure::no_answer(deadline)));
         answer.map_err(|failure| self.error(&failure).with_key(&claim.key))
     }
 
@@ -93,7 +92,7 @@ impl Backend for ZooKeeper {
         let lost = || LockError::lost(&claim.key, LossReason::Taken);
         let process = self.attached(claim)?;
         let session = process.current().ok_or_else(lost)?;
-        let deadline = self.config.deadline(claim.ttl);
+        let deadline = deadline::of_call(self.config.timeout, claim.ttl);
         let made = async {
             if claim.more.is_empty() {
                 Site::new(&self.config, &session, claim).fence().await
@@ -101,10 +100,7 @@ impl Backend for ZooKeeper {
                 Several::new(&self.config, &session, claim).fence().await
             }
         };
-        let made = match timeout(deadline, made).await {
-            Ok(made) => made,
-            Err(_) => Err(Failure::no_answer(deadline)),
-        };
+        let made = timeout(deadline, made).await.unwrap_or_else(|_| Err(Failure::no_answer(deadline)));
         made.map_err(|failure| self.error(&failure).with_key(&claim.key))?.ok_or_else(lost)
     }
 
@@ -118,15 +114,15 @@ impl Backend for ZooKeeper {
             let error = LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&claim.key);
             return Renewal::Unknown(error);
         }
-        let (Ok(process), deadline) = (self.attached(claim), self.config.deadline(claim.ttl)) else {
+        let (Ok(process), deadline) =
+            (self.attached(claim), deadline::of_call(self.config.timeout, claim.ttl))
+        else {
             return Renewal::NotOwned;
         };
         let Some(session) = process.current() else { return Renewal::NotOwned };
-        let done = match timeout(deadline, Site::new(&self.config, &session, claim).downgrade()).await {
-            Ok(done) => done,
-            Err(_) => Err(Failure::no_answer(deadline)),
-        };
-        match done {
+        let site = Site::new(&self.config, &session, claim);
+        let done = timeout(deadline, site.downgrade()).await;
+        match done.unwrap_or_else(|_| Err(Failure::no_answer(deadline))) {
             Ok(true) => self.renew_one(claim),
             Ok(false) => Renewal::NotOwned,
             Err(failure) => Renewal::Unknown(self.error(&failure).with_key(&claim.key)),

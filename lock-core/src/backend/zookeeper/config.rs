@@ -26,8 +26,6 @@ const DEFAULT_BASE: &str = "/locks";
 /// The default session timeout. It is as long as the default ttl, so that a lock without options is not refused.
 const DEFAULT_SESSION: Duration = Duration::from_secs(10);
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The shortest deadline of a release.
-const SHORTEST_RELEASE: Duration = Duration::from_millis(50);
 
 /// The kind of Curator's locks that an exclusive lock of this library excludes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,16 +186,6 @@ impl Config {
     pub(super) fn node(&self, mode: CreateMode) -> CreateOptions<'static> {
         let open = self.credentials.is_none();
         mode.with_acls(if open { Acls::anyone_all() } else { Acls::creator_all() })
-    }
-
-    /// Returns the deadline of a call that requests a lease of `lease`.
-    pub(super) fn deadline(&self, lease: Duration) -> Duration {
-        self.timeout.min(lease / 2)
-    }
-
-    /// Returns the deadline of the release of a grant with a lease of `lease`.
-    pub(super) fn deadline_of_release(&self, lease: Duration) -> Duration {
-        self.timeout.min(lease.max(SHORTEST_RELEASE))
     }
 }
 

@@ -3,10 +3,10 @@
 use zookeeper_client::{CreateMode, Error, MultiWriteResult};
 
 use super::acquire_all::Surveyed;
-use super::error::{Failure, is_refusal};
+use super::error::{Failure, is_refusal, source};
 use super::places::{Seen, Site, TRIES};
 use super::record::record;
-use super::several::{Several, source};
+use super::several::Several;
 
 /// The nodes that a transaction has created, and the queues after it.
 struct Made {
@@ -18,10 +18,7 @@ struct Made {
 impl Several<'_> {
     /// Creates the missing nodes of the claim in one transaction, and then reads all queues. This needs one round trip.
     /// Returns the transaction number if the claim had no node before.
-    pub(super) async fn create_missing(
-        &self,
-        surveyed: &mut [Surveyed],
-    ) -> Result<Result<Option<i64>, Error>, Failure> {
+    pub(super) async fn create_missing(&self, surveyed: &mut [Surveyed]) -> Result<Option<i64>, Failure> {
         let lacks: Vec<bool> = surveyed.iter().map(|line| line.own.is_none()).collect();
         let missing: Vec<&Site<'_>> =
             self.sites.iter().zip(&lacks).filter(|(_, lacks)| **lacks).map(|(site, _)| site).collect();
@@ -36,7 +33,7 @@ impl Several<'_> {
                     self.session
                         .with(|grants| missing.iter().for_each(|site| grants.forget(&site.prefix)))?;
                 }
-                return Ok(Err(error));
+                return Err(error.into());
             }
         };
         let mut nodes = made.nodes.into_iter();
@@ -49,12 +46,9 @@ impl Several<'_> {
             }
         }
         for (line, looked) in surveyed.iter_mut().zip(made.lines) {
-            match looked {
-                Ok(seen) => line.seen = seen,
-                Err(error) => return Ok(Err(error)),
-            }
+            line.seen = looked?;
         }
-        Ok(Ok(numbers.first().copied().filter(|_| has_all)))
+        Ok(numbers.first().copied().filter(|_| has_all))
     }
 
     async fn create(&self, missing: &[&Site<'_>]) -> Result<Made, Error> {

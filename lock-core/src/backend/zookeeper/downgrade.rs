@@ -1,8 +1,8 @@
 //! Turns a writer into a reader.
 
-use zookeeper_client::{CreateMode, Error, MultiWriteError};
+use zookeeper_client::{CreateMode, Error};
 
-use super::error::Failure;
+use super::error::{Failure, source};
 use super::names;
 use super::places::Site;
 use crate::backend::Mode;
@@ -39,13 +39,13 @@ impl Site<'_> {
                 Err(error) => error,
             };
             if error != Error::NoNode {
-                self.recover(error).await?;
+                self.session.recover(error.into()).await?;
             }
             // An earlier request whose answer was lost may have succeeded.
             match self.look_for_own(None, false).await {
                 Ok((_, Some(node))) => self.session.with(|grants| grants.has_node(&self.prefix, &node))?,
                 Ok((_, None)) => return Ok(false),
-                Err(error) => self.recover(error).await?,
+                Err(error) => self.session.recover(error.into()).await?,
             }
         }
     }
@@ -58,11 +58,6 @@ impl Site<'_> {
             self.data().as_bytes(),
             &self.config.node(CreateMode::Ephemeral),
         )?;
-        match both.commit().await {
-            Ok(_) => Ok(()),
-            Err(
-                MultiWriteError::RequestFailed { source } | MultiWriteError::OperationFailed { source, .. },
-            ) => Err(source),
-        }
+        both.commit().await.map(drop).map_err(source)
     }
 }

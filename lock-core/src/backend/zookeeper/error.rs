@@ -1,11 +1,35 @@
 //! Converts the client's errors to failures.
 
-use zookeeper_client::Error;
+use zookeeper_client::{Error, MultiWriteError};
 
 use crate::backend::remote;
 use crate::error::LockErrorKind;
 
-pub(super) type Failure = remote::Failure<()>;
+pub(super) type Failure = remote::Failure<Reaction>;
+
+/// What a request does after a failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Reaction {
+    #[default]
+    Report,
+    /// The request is repeated after the connection is back.
+    Repeat,
+    /// The servers are overloaded, so the request is repeated after a pause.
+    RepeatLater,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        failure(&error)
+    }
+}
+
+/// Returns the error of a transaction that failed as a whole.
+pub(super) fn source(error: MultiWriteError) -> Error {
+    match error {
+        MultiWriteError::RequestFailed { source } | MultiWriteError::OperationFailed { source, .. } => source,
+    }
+}
 
 /// Returns whether the request may have been executed, or may succeed when it is repeated. This is so if the connection
 /// was lost before the answer, or the servers are overloaded.
@@ -53,7 +77,12 @@ pub(super) fn failure(error: &Error) -> Failure {
         Error::SessionExpired | Error::SessionMoved | Error::ClientClosed => {
             Failure::new(Unavailable, "the session ended while the request was under way").in_doubt()
         }
-        doubtful if is_doubtful(doubtful) => Failure::new(Unavailable, doubtful.to_string()).in_doubt(),
+        Error::Throttled => {
+            Failure::new(Unavailable, error.to_string()).in_doubt().with_reaction(Reaction::RepeatLater)
+        }
+        doubtful if is_doubtful(doubtful) => {
+            Failure::new(Unavailable, doubtful.to_string()).in_doubt().with_reaction(Reaction::Repeat)
+        }
         // Treat unknown errors as ambiguous: the request may have taken effect.
         other => Failure::new(Unavailable, other.to_string()).in_doubt(),
     }

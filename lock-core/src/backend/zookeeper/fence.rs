@@ -41,10 +41,10 @@ impl Site<'_> {
                             self.session.with(|grants| grants.has_node(&self.prefix, &node))?
                         }
                         Ok((_, None)) => return Ok(None),
-                        Err(error) => self.recover(error).await?,
+                        Err(error) => self.session.recover(error.into()).await?,
                     }
                 }
-                Err(error) => self.recover(error).await?,
+                Err(error) => self.session.recover(error.into()).await?,
             }
         }
     }

@@ -67,7 +67,7 @@ impl Entry {
     }
 
     pub(super) fn data(&self) -> String {
-        data(self.owner, &self.record, self.granted)
+        data(&self.record, self.granted)
     }
 }
 

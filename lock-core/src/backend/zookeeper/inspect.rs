@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
 use zookeeper_client::Error;
 
 use super::error::{Failure, failure};
@@ -43,7 +42,7 @@ impl ZooKeeper {
         let mut keys: Vec<String> = match session.client().list_children(&self.config.base).await {
             Ok(children) => children.iter().filter_map(|name| names::key_of(name)).collect(),
             Err(Error::NoNode) => Vec::new(),
-            Err(error) => return Err(failure(&error)),
+            Err(error) => return Err(error.into()),
         };
         keys.retain(|key| key.starts_with(prefix));
         keys.sort_unstable();
@@ -64,7 +63,7 @@ impl ZooKeeper {
                 Ok(lock) => locks.extend(lock),
                 // Another user has denied access to the directory of this key.
                 Err(Error::NoAuth) => {}
-                Err(error) => return Err(failure(&error)),
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(locks)
@@ -80,11 +79,11 @@ impl ZooKeeper {
         let session = self.any_session().await?;
         let directory = names::directory(&self.config.base, key.as_str());
         loop {
-            let line = line(&session, &directory).await.map_err(|error| failure(&error))?;
+            let line = session.look(&directory).await?.line;
             let mut found = None;
             for holder in line.holders() {
                 let look = Look { session: &session, directory: &directory };
-                let told = look.id(holder).await.map_err(|error| failure(&error))?;
+                let told = look.id(holder).await?;
                 if told.as_ref() == Some(id) {
                     found = Some(holder.name.clone());
                     break;
@@ -99,7 +98,7 @@ impl ZooKeeper {
                 }
                 // The holder has released the key, or has become a reader.
                 Err(Error::NoNode) => {}
-                Err(error) => return Err(failure(&error)),
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -124,7 +123,7 @@ impl ZooKeeper {
         };
         let session = process.ready().await?;
         // After this request, an answer contains all earlier changes.
-        session.client().sync("/").await.map_err(|error| failure(&error))?;
+        session.client().sync("/").await?;
         Ok(session)
     }
 
@@ -136,14 +135,6 @@ impl ZooKeeper {
     }
 }
 
-async fn line(session: &Session, directory: &str) -> Result<Line, Error> {
-    match session.client().list_children(directory).await {
-        Ok(children) => Ok(Line::of_children(children)),
-        Err(Error::NoNode) => Ok(Line::default()),
-        Err(error) => Err(error),
-    }
-}
-
 struct Look<'a> {
     session: &'a Session,
     directory: &'a str,
@@ -152,7 +143,7 @@ struct Look<'a> {
 impl Look<'_> {
     async fn info(&self, key: &str, foreign: bool) -> Result<Option<LockInfo>, Error> {
         loop {
-            let line = line(self.session, self.directory).await?;
+            let line = self.session.look(self.directory).await?.line;
             let holders = line.holders();
             let Some(first) = holders.first() else { return Ok(None) };
             let told = holders.iter().take(HOLDERS_TOLD);
@@ -208,19 +199,14 @@ impl Look<'_> {
     /// The name of a node without a mark may recur, but never with the same creation number.
     async fn id(&self, place: &Place) -> Result<Option<GrantId>, Error> {
         if let Some(mark) = names::mark_of(&place.name) {
-            return Ok(id(mark));
+            return Ok(Some(GrantId::digest(mark)));
         }
         let path = self.path(place);
         let stat = self.session.client().check_stat(&path).await?;
-        Ok(stat.and_then(|stat| id(&format!("{path} {}", stat.czxid))))
+        Ok(stat.map(|stat| GrantId::digest(format!("{path} {}", stat.czxid))))
     }
 
     fn path(&self, place: &Place) -> String {
         format!("{}/{}", self.directory, place.name)
     }
-}
-
-fn id(name: &str) -> Option<GrantId> {
-    let digest = Sha256::digest(name.as_bytes());
-    digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect::<String>().parse().ok()
 }

@@ -3,7 +3,7 @@
 use zookeeper_client::{Client, CreateMode, Error, Stat};
 
 use super::config::Config;
-use super::error::{Failure, failure, is_doubtful};
+use super::error::Failure;
 use super::grants::Entry;
 use super::line::Line;
 use super::made::MADE_HERE;
@@ -45,6 +45,17 @@ pub(super) struct Created {
     pub(super) number: i64,
 }
 
+impl Session {
+    /// Reads the nodes of a directory. A missing directory has no nodes.
+    pub(super) async fn look(&self, directory: &str) -> Result<Seen, Error> {
+        match self.client().get_children(directory).await {
+            Ok((children, stat)) => Ok(Seen { line: Line::of_children(children), changed: stat.pzxid }),
+            Err(Error::NoNode) => Ok(Seen { line: Line::default(), changed: 0 }),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 impl<'a> Site<'a> {
     pub(super) fn new(config: &'a Config, session: &'a Session, claim: &'a Claim) -> Self {
         Self::for_key(config, session, claim, &claim.key)
@@ -63,11 +74,7 @@ impl<'a> Site<'a> {
 
     /// Reads the nodes of the key. A missing directory has no nodes.
     pub(super) async fn look(&self) -> Result<Seen, Error> {
-        match self.session.client().get_children(&self.directory).await {
-            Ok((children, stat)) => Ok(Seen { line: Line::of_children(children), changed: stat.pzxid }),
-            Err(Error::NoNode) => Ok(Seen { line: Line::default(), changed: 0 }),
-            Err(error) => Err(error),
-        }
+        self.session.look(&self.directory).await
     }
 
     /// Reads the nodes. Every earlier request of this session has taken effect before this read, or never will. This
@@ -179,14 +186,6 @@ impl<'a> Site<'a> {
             Err(Error::NoNode | Error::NoAuth) => Ok(None),
             Err(error) => Err(error),
         }
-    }
-
-    /// Waits for the connection if the failed request can be repeated. Otherwise returns the failure.
-    pub(super) async fn recover(&self, error: Error) -> Result<(), Failure> {
-        if !is_doubtful(&error) {
-            return Err(failure(&error));
-        }
-        self.session.recovers(&error).await
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use zookeeper_client::SessionState;
 
 use super::config::Config;
-use super::error::{Failure, is_doubtful};
+use super::error::{Failure, Reaction, is_doubtful};
 use super::grants::Grants;
 use super::session::{PROOFS, Session, now};
 use crate::backend::NodeAnswer;
@@ -35,7 +35,7 @@ pub(super) struct Servers {
 
 impl session_keeper::Session for Session {
     type Servers = Servers;
-    type Reaction = ();
+    type Reaction = Reaction;
 
     const NOT_YET: &'static str = "no server is connected; are the servers up?";
 

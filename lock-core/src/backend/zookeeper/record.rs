@@ -3,26 +3,25 @@
 use std::time::Duration;
 
 use crate::backend::Claim;
-use crate::owner::{Owner, OwnerRecord};
+use crate::owner::OwnerRecord;
 
 /// Returns the data of the node of a claim that may have to wait.
 pub(super) fn record(claim: &Claim) -> String {
-    data(claim.owner, &claim.record, None)
+    data(&claim.record, None)
 }
 
 /// Returns the data of a node: the owner record, and the time at which the node was `granted`, if that is given. The
 /// data does not contain the token, because every user may read it.
-pub(super) fn data(owner: Owner, record: &OwnerRecord, granted: Option<Duration>) -> String {
-    let mut value = record.to_value(&owner.token());
+pub(super) fn data(record: &OwnerRecord, granted: Option<Duration>) -> String {
+    let mut value = record.to_record();
     if let Some(granted) = granted {
         OwnerRecord::add_granted(&mut value, granted);
     }
-    value.get(Owner::TOKEN_LEN + 1..).unwrap_or_default().to_owned()
+    value
 }
 
 pub(super) fn read_record(data: &[u8]) -> Option<OwnerRecord> {
-    let text = std::str::from_utf8(data).ok()?;
-    OwnerRecord::from_value(&format!("{:0width$} {text}", 0, width = Owner::TOKEN_LEN))
+    OwnerRecord::from_record(std::str::from_utf8(data).ok()?)
 }
 
 /// Returns when a node was granted, by the wall clock of its holder; `None` if the data does not contain this time.

@@ -12,29 +12,26 @@ impl Site<'_> {
     pub(super) async fn release(&self) -> Result<Released, Failure> {
         let mut doubt = false;
         loop {
-            match self.release_once(doubt).await? {
+            match self.release_once(doubt).await {
                 Ok(released) => return Ok(released),
-                Err(error) => self.recover(error).await?,
+                Err(failure) => self.session.recover(failure).await?,
             }
             doubt = true;
         }
     }
 
-    async fn release_once(&self, doubt: bool) -> Result<Result<Released, Error>, Failure> {
+    async fn release_once(&self, doubt: bool) -> Result<Released, Failure> {
         let entry = self.entry()?;
         self.session.with(|grants| grants.deletes(&self.prefix, true))?;
         let granted = entry.as_ref().is_some_and(|entry| entry.is_granted());
-        if let Some(node) = entry.and_then(|entry| entry.node).filter(|_| !doubt) {
-            match self.delete(&node).await {
-                Ok(true) if granted => {
-                    self.session.with(|grants| grants.forget(&self.prefix))?;
-                    return Ok(Ok(Released::Released));
-                }
-                Ok(_) => {}
-                Err(error) => return Ok(Err(error)),
-            }
+        if let Some(node) = entry.and_then(|entry| entry.node).filter(|_| !doubt)
+            && self.delete(&node).await?
+            && granted
+        {
+            self.session.with(|grants| grants.forget(&self.prefix))?;
+            return Ok(Released::Released);
         }
-        Ok(self.release_all(granted).await)
+        Ok(self.release_all(granted).await?)
     }
 
     /// Deletes every node of the owner, including nodes whose creation was never answered, and nodes of an earlier

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use zookeeper_client::{Client, Error, EventType, MultiWriteError, SessionState};
+use zookeeper_client::{Client, Error, EventType, SessionState};
 
-use super::error::{Failure, is_doubtful};
+use super::error::{Failure, Reaction, source};
 use super::grants::Grants;
 use super::line::Place;
 use super::made::Made;
@@ -195,10 +195,12 @@ impl Session {
         added.ok().map(|_| Watch { session: self, length })
     }
 
-    /// Waits until a request that failed with the ambiguous `error` can be repeated.
-    pub(super) async fn recovers(&self, error: &Error) -> Result<(), Failure> {
-        if *error == Error::Throttled {
-            tokio::time::sleep(THROTTLED).await;
+    /// Waits until the failed request can be repeated. Returns the failure if it cannot.
+    pub(super) async fn recover(&self, failure: Failure) -> Result<(), Failure> {
+        match failure.reaction {
+            Reaction::Report => return Err(failure),
+            Reaction::Repeat => {}
+            Reaction::RepeatLater => tokio::time::sleep(THROTTLED).await,
         }
         // The client notices a lost connection before it changes its state, so `yield_now` lets the client change its
         // state first.
@@ -229,7 +231,7 @@ impl Session {
             let watching = async {
                 let (stat, watcher) = self.client.check_and_watch_stat(path).await?;
                 match stat {
-                    None => Ok(EventType::NodeDeleted),
+                    None => Ok::<_, Error>(EventType::NodeDeleted),
                     Some(_) => Ok(watcher.changed().await.event_type),
                 }
             };
@@ -242,12 +244,11 @@ impl Session {
                 // The holder writes its node to make a fencing token.
                 Ok(EventType::NodeDataChanged) => {}
                 Ok(_) => return false,
-                Err(error) if is_doubtful(&error) => {
-                    if self.recovers(&error).await.is_err() {
+                Err(error) => {
+                    if self.recover(error.into()).await.is_err() {
                         return false;
                     }
                 }
-                Err(_) => return false,
             }
         }
     }
@@ -266,12 +267,7 @@ impl Session {
 pub(super) async fn check(client: &Client, base: &str) -> Result<(), Error> {
     let mut checks = client.new_multi_writer();
     checks.add_check_version(base, ANY_VERSION)?;
-    match checks.commit().await {
-        Ok(_) => Ok(()),
-        Err(MultiWriteError::RequestFailed { source } | MultiWriteError::OperationFailed { source, .. }) => {
-            Err(source)
-        }
-    }
+    checks.commit().await.map(drop).map_err(source)
 }
 
 fn later(one: Moment, other: Moment) -> Moment {

@@ -27,10 +27,10 @@
 //! `InterProcessMultiLock` uses its caller's order). Such a program and this library may wait for each other until one
 //! of the two gives up.
 
-use zookeeper_client::{Error, MultiWriteError, MultiWriteResult};
+use zookeeper_client::{Error, MultiWriteResult};
 
 use super::config::Config;
-use super::error::Failure;
+use super::error::{Failure, source};
 use super::places::Site;
 use super::session::{Session, now};
 use crate::backend::remote::join_all;
@@ -74,7 +74,7 @@ impl<'a> Several<'a> {
                 Ok(token) => return self.known_fence(token),
                 // One of the nodes was deleted.
                 Err(Error::NoNode) => return Ok(None),
-                Err(error) => self.recover(error).await?,
+                Err(error) => self.session.recover(error.into()).await?,
             }
         }
     }
@@ -124,7 +124,7 @@ impl<'a> Several<'a> {
                 Ok(seen) => seen.line,
                 Err(error) => {
                     // After the wait, the claim sends a request in any case.
-                    let _ = site.recover(error).await;
+                    let _ = self.session.recover(error.into()).await;
                     return;
                 }
             };
@@ -133,14 +133,6 @@ impl<'a> Several<'a> {
             if !is_free {
                 return site.changed().await;
             }
-        }
-    }
-
-    /// Waits for the connection, as [`Site::recover`] does for one key.
-    pub(super) async fn recover(&self, error: Error) -> Result<(), Failure> {
-        match self.sites.first() {
-            Some(site) => site.recover(error).await,
-            None => Ok(()),
         }
     }
 }
@@ -153,12 +145,6 @@ fn of_all(released: &[Released]) -> Released {
         Released::Expired
     } else {
         Released::Released
-    }
-}
-
-pub(super) fn source(error: MultiWriteError) -> Error {
-    match error {
-        MultiWriteError::RequestFailed { source } | MultiWriteError::OperationFailed { source, .. } => source,
     }
 }
 
