@@ -172,8 +172,8 @@ impl LockError {
         self
     }
 
-    /// Marks the error as one after which the store has certainly not executed the request. For example, the request
-    /// was never sent, or was refused.
+    /// Marks the error as proof that the store has not executed the request. For example, the request was never sent, or
+    /// was refused.
     ///
     /// Without this mark, the error is ambiguous. The store may have granted the lock, so the library releases the lock
     /// by its owner token.

@@ -100,7 +100,8 @@ impl Poll {
         self.seen.borrow().clone()
     }
 
-    /// Starts the next poll at once, after a change.
+    /// Starts the next poll at once. It is called after an operator has released a lock by force, so that the page
+    /// shows the change.
     pub(super) fn hurry(&self) {
         self.hurry.notify_one();
     }

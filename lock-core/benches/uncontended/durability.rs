@@ -10,7 +10,8 @@ use crate::cycles::{cycle, load, raw};
 use crate::rig::{Server, row, throughput};
 use crate::{ROUNDS, WINDOW, tasks_of};
 
-/// Measures plain commands, and locks without and with the option. The replica runs on the same core as its primary.
+/// Measures plain commands, locks without `durability`, and locks with `durability=replicas(1)`. The replica runs on
+/// the same core as its primary.
 pub(crate) async fn run(primary: &Server, replica: &Server) {
     let (mut connection, mut other) = (primary.connection().await, replica.connection().await);
     set(&mut connection, "repl-diskless-sync-delay", "0").await;

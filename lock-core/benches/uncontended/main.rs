@@ -10,9 +10,8 @@
 //! On the memory store, the baseline is a tokio `Mutex`. On Redis, the baseline is a plain `SET key value NX PX ttl`
 //! and an `EVALSHA` that compares and deletes, through the same driver in the same run. These are sent in three ways:
 //! with gathered writes, with Nagle's algorithm, and with `TCP_NODELAY`. There are 1, 64 and 512 tasks, each with its
-//! own key.
-//! The kinds take turns in short rounds, and each ratio compares values of one round. With `chart`, the tables are also
-//! drawn into a file.
+//! own key. The library and its baselines take turns in short rounds, and each ratio compares values of one round. With
+//! `chart`, the tables are also drawn into a file.
 //!
 //! With `durability`, the bench uses a primary with a replica. It compares `durability=replicas(1)` in the URL with the
 //! same URL without this option.

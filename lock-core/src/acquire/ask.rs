@@ -34,8 +34,9 @@ impl PendingClaim {
             tracing::debug!(lock.key = %key, "the entry in the queue is gone, queueing again");
             self.start_over(&engine.owners);
         }
-        // `is_waiting` is read before `begin_request`, which changes it. A claim can have an entry without waiting: the
-        // previous waiter passed the claim on during a request that has no answer yet.
+        // `is_waiting` is read before `begin_request`, which changes it. An entry does not imply `is_waiting`: if the
+        // previous waiter passed this claim and its entry on while a request was unanswered, the entry exists, but the
+        // store's last answer is not known.
         let (waiting, queued) = (self.is_waiting(), self.is_queued());
         // A claim with an entry must enqueue again, because any other request would remove the entry from the store's
         // queue.

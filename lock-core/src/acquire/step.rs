@@ -157,7 +157,7 @@ pub(super) fn next(rules: &Rules, mut state: State, event: Event) -> (State, Act
         // This was the final attempt.
         (Event::Refused | Event::Failed | Event::Worthless, Some(decision)) => Action::End(decision),
         (Event::Refused | Event::Worthless | Event::PauseOver, _) => Action::Decide,
-        // A waiting claim keeps its place.
+        // After a failed request, a claim in a queue keeps its place. A claim in no queue begins anew.
         (Event::Failed, None) if state.place != Place::Nowhere => Action::Decide,
         (Event::Failed, None) => Action::Begin,
         (Event::Begins { busy }, _) => begin(rules, busy),

@@ -282,8 +282,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - With an [embedded](Placement::Embedded) store, there is no such thread. `background` is then the runtime
     ///   within which the manager was built, so that one paused clock drives both. It is `None` if the manager was
     ///   built outside of a runtime. An embedded store must not depend on `background`.
-    /// - A store with one session for each process begins the session in this call, for this process alone. Two
-    ///   managers that share the store have two sessions, and each session runs on the thread of its own manager.
+    /// - A store with sessions begins the session of this manager in this call. Two managers that share the store have
+    ///   two sessions, and each session runs on the thread of its own manager.
     /// - Returns at once. If a session cannot be established, the calls that need it return the error.
     fn attach(&self, _process: u128, _listener: Weak<dyn Listener>, _background: Option<&Handle>) {}
 

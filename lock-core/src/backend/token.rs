@@ -6,8 +6,9 @@ use std::fmt;
 /// last one.
 ///
 /// If the clock of a store is set back, the store continues from the last number that it remembers. The order breaks
-/// only if two faults coincide: a process that has numbered its own hand-offs dies before its next renewal, and the
-/// clock is set back at the same time. The next owner may then get a number that was already in use.
+/// only if two faults coincide: a process that has made tokens for its own hand-offs, without the store, dies before
+/// its next renewal reports them, and the clock is set back at the same time. The next owner may then get a number that
+/// was already in use.
 ///
 /// See Martin Kleppmann, *How to do distributed locking* (2016).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

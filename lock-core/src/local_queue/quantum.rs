@@ -14,8 +14,8 @@ pub(super) struct Quantum {
     others: Option<Others>,
 }
 
-/// The longest time that the process waits for the store's answer to the question whether others wait. Hand-offs
-/// continue until the answer, and for at most this time.
+/// The time limit of the request that asks the store whether other processes wait. Hand-offs continue until the answer,
+/// and for at most this time.
 pub(crate) const QUESTION_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The limits that apply because others wait elsewhere, or may wait.

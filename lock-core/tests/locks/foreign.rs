@@ -72,8 +72,8 @@ fn a_log_may_ask_who_leads_when_a_term_ends() {
             });
         });
     });
-    // The election runs in another thread. If the election called the log under its own mutex, that thread would
-    // deadlock.
+    // The election runs in another thread. The log calls `is_leader` when a span ends. If the election held its mutex at
+    // that time, that thread would deadlock.
     let waits = std::iter::repeat_with(|| std::thread::sleep(millis(10)));
     assert!(waits.take(6_000).any(|()| leads.is_finished()), "a deadlock");
     leads.join().expect("no panic");

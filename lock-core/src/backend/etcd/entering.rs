@@ -70,8 +70,8 @@ pub(super) struct Gathered {
 pub(super) enum Arrival {
     /// The claim requests its entry itself, at once.
     Enters(Turn),
-    /// The claim waits until the task of its place adds it to the queue. If `starts_task` is set, the claim starts that
-    /// task.
+    /// The claim waits until the task of its key adds it to the queue. If `starts_task` is set, there is no such task
+    /// yet, and the claim starts it.
     Gathers { place: Place, starts_task: bool },
 }
 

@@ -85,7 +85,8 @@ impl PostgresBuilder {
     /// The store needs one connection for each tokio runtime that acquires locks, one for renewals, and one that
     /// listens. The store keeps each connection until the connection is lost, and then calls `open` again. `open` runs
     /// on the runtime that needs the connection. The time limit of `open` is the `connect_timeout` of the settings
-    /// (default 10 s). After the first connection, the default is 2 s, or up to 10 s after a slow dial.
+    /// (default 10 s). If `connect_timeout` is not set, a later dial has a limit of 2 s, or up to 10 s after a slow
+    /// dial.
     ///
     /// `open` receives the settings of [`from_config`](Postgres::from_config), plus the options that the store needs
     /// for its session. If `open` does not apply these options, the store treats the connection like one behind a
@@ -149,7 +150,8 @@ impl PostgresBuilder {
         self
     }
 
-    /// Limits one call, including reconnecting. A shorter lease shortens this limit. Default: 1 s.
+    /// Limits one call, including reconnecting. A request is also limited to half of its lease, and a renewal to a
+    /// quarter of the shortest lease in its batch. Default: 1 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

@@ -210,7 +210,8 @@ impl Failure {
         Self::of_answer(ends, error.code().code(), error.message())
     }
 
-    /// Classifies an error from the server or from a pooler: its SQLSTATE and its text.
+    /// Classifies an error of the server or of a pooler by its SQLSTATE. If the error ends the session, the result of the
+    /// call is in doubt.
     pub(crate) fn of_answer(ends_the_session: bool, code: &str, message: &str) -> Self {
         let failure = Self::of_code(code, message);
         match (ends_the_session, rule_of(code)) {

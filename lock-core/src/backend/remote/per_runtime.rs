@@ -148,7 +148,7 @@ impl<C: Connector> PerRuntime<C> {
     /// starts an empty task on each runtime with a connection, and uses the connection of the first runtime that runs
     /// its task.
     async fn of_another(&self, own: &State<C>) -> Option<Arc<C::Connection>> {
-        // A lasting failure concerns the server, and not a single connection.
+        // A lasting failure means that the server itself hangs, so the connection of another runtime would not help.
         if own.failure.as_ref().is_some_and(Failure::is_lasting) {
             return None;
         }

@@ -123,7 +123,8 @@ pub(super) fn place(name: &str) -> Option<(Mode, i32)> {
     Some((mode, number))
 }
 
-/// Returns the number of permits in `..permit-7-`.
+/// Returns the number of permits in the part of a node's name before its sequence number: 7 for `..permit-7-`. Returns
+/// `None` if the node is not that of a permit.
 fn permits(kind: &str) -> Option<u32> {
     let kind = mark_of(kind).map(|mark| &kind[mark.len()..])?;
     kind.strip_prefix(PERMIT)?.strip_suffix('-')?.parse().ok()

@@ -55,7 +55,8 @@ pub(crate) fn is_own(record: &OwnerRecord) -> bool {
     is_of_this_host(record) && record.identity().pid() == std::process::id()
 }
 
-/// Returns whether the record belongs to this host. On one host, a process id names one process.
+/// Returns whether the record belongs to this host. Process ids may be compared only with those of a record of the same
+/// host.
 pub(crate) fn is_of_this_host(record: &OwnerRecord) -> bool {
     record.identity().host() == Identity::of_this_process("").host()
 }

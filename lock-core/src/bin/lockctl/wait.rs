@@ -14,7 +14,7 @@ use crate::signals::Signals;
 /// The pause between two checks of the key.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Waits until the key has no holder. The key is not locked: another process may hold it a moment later.
+/// Waits until the key has no holder. Does not acquire the lock: another process may hold it a moment later.
 pub(crate) async fn wait(store: &Store, options: &Wait, json: bool) -> Result<Exit, Fault> {
     let mut signals = Signals::ending()?;
     let locks = signals.unless_ended(store.connect()).await?;

@@ -108,8 +108,9 @@ impl tracing::Subscriber for Warnings {
 #[tokio::test(start_paused = true)]
 async fn the_log_is_told_every_30_s_what_is_in_the_way() {
     let count = Arc::new(AtomicUsize::new(0));
-    // If there are two subscribers, every call site asks each of them whether it is enabled. A single subscriber is
-    // only asked by the thread that reaches the call site first.
+    // `tracing` caches whether a call site is enabled. With a single subscriber, it consults only the thread that
+    // reaches the call site first, so another test could switch these warnings off. With two subscribers, it consults
+    // both.
     let _second = tracing::Dispatch::new(Warnings(Arc::default()));
     let _log = tracing::subscriber::set_default(Warnings(Arc::clone(&count)));
     let warnings = || count.swap(0, Ordering::SeqCst);

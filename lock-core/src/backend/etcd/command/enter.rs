@@ -212,8 +212,8 @@ mod tests {
         (place, gathered)
     }
 
-    /// The claim's request is in flight when the claim stops waiting. If the request is refused, no other request
-    /// contains the claim.
+    /// A claim stops waiting while a request that contains it is in flight. If this request is refused, no request
+    /// contains the claim any more, so the claim must send its own.
     #[tokio::test(start_paused = true)]
     async fn a_claim_whose_request_was_refused_enters_by_itself() {
         for (is_refused, is_dropped) in [(true, true), (true, false), (false, true)] {

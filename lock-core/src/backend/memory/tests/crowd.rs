@@ -80,8 +80,8 @@ fn hand_offs(waiters: usize) -> Duration {
         let start = cpu();
         (0..400).for_each(|from| crowd.hand_off(from));
         let took = cpu() - start;
-        // Each hand-off wakes two waiters: the next holder, and the waiter that gets the alarm for the end of the
-        // lease.
+        // Each hand-off wakes two waiters: the next holder, and the first remaining waiter, which must sleep until the
+        // end of the new lease.
         assert!(crowd.rung <= 2 * 400, "{} bells were rung", crowd.rung);
         took
     };

@@ -5,8 +5,9 @@
 //! which never changes. A pooler that shares its connections serves both clients with the same process, or one client
 //! with several processes.
 //!
-//! Without the option, the store does not run this check, because the result is very probable, but not certain. A wrong
-//! result would leave settings and locks in the sessions of other clients.
+//! The check runs only with the option. In rare cases it does not notice that a pooler shares its connections, so it
+//! can only confirm what the user has asserted. A wrong result would leave settings and locks in the sessions of other
+//! clients.
 
 use std::time::Duration;
 

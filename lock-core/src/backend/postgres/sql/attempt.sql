@@ -6,7 +6,7 @@
 -- settings. Without these settings, the `search_path` of that session could lead the functions to operators of other
 -- users.
 
--- Makes one attempt. Returns the answer in the form of `flat`. For the parameters see `acquire`.
+-- Makes one attempt. Returns the answer as one array; see `flat` in shared.sql. For the parameters see `acquire`.
 CREATE OR REPLACE FUNCTION lock_core.attempt(
     p_key text, p_owner text, p_record text, p_mode text, p_ttl bigint, p_fenced boolean, p_room integer, p_barges boolean
 ) RETURNS text[] LANGUAGE plpgsql AS $$

@@ -4,7 +4,7 @@ use super::migration::identifier;
 use crate::backend::postgres::config::Config;
 
 /// The statements of a store, built once. Each statement is one transaction. The server keeps the plans of the
-/// functions that a statement calls for as long as the session lasts, even if a pooler assigns the session to another
+/// functions that its statements call, as long as the session lasts, even if a pooler assigns the session to another
 /// client.
 #[derive(Debug)]
 pub(crate) struct Statements {

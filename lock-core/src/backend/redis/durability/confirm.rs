@@ -87,7 +87,7 @@ impl Confirmer {
         // Does not wait for the mutex: a grant must not wait for the confirmation of another grant.
         let Ok(mut last) = self.last.try_lock() else { return Ok((connection.send(command).await?, None)) };
         let (durability, patience) = (self.durability, patience(deadline));
-        // A write is numbered after its answer, so all writes with a number precede this WAIT.
+        // A write gets its number when it has been answered, so every numbered write was executed before this WAIT.
         let covers = self.written.load(Ordering::Acquire);
         let mut both = Pipeline::with_capacity(2);
         // The grant comes first, because WAIT covers the earlier writes of this connection. If the key is held, the

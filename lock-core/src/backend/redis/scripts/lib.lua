@@ -107,7 +107,7 @@ end
 -- Returns the string at a key without the mark, and the public id of its grant. The id is the SHA-1 of that string
 -- without ` granted=..`, because a downgrade drops that part. If the string is too long for a lock, the function reads
 -- only its beginning, and the id is the SHA-1 of the length and that beginning. If the key has no string, the function
--- returns nil, and whether the key has other data.
+-- returns nil and a boolean: true if the key has data of another type, false if the key does not exist.
 local function peek(key)
   local length = redis.pcall('STRLEN', key)
   if type(length) ~= 'number' then

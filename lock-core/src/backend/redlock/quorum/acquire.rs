@@ -104,7 +104,7 @@ impl<B: Backend> Inner<B> {
                 }
             };
             // A suspect node (see `Node::is_suspect`) is called in a task, because other attempts skip the node until
-            // this call ends. A task continues even if the caller stops polling without being dropped.
+            // this call ends. A task continues even if the caller's future is neither polled nor dropped.
             match is_suspect {
                 true => fanout.send_off(call),
                 false => fanout.add(call),

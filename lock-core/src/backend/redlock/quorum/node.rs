@@ -74,7 +74,7 @@ impl<B> Node<B> {
         }
     }
 
-    /// Counts an attempt that waits for the node, until the guard is dropped.
+    /// Counts an attempt as waiting for the node until the returned guard is dropped.
     pub(super) fn waits(&self) -> Waiting<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         Waiting(&self.waiting)
