@@ -3,8 +3,8 @@
 //! thread, one clock and one seed: the same seed gives the same history.
 //!
 //! ```sh
-//! cargo test -p lock-tests --test simulation                                                   # 50 seeds and the controls
-//! LOCK_TEST_SCALE=5 cargo test -p lock-tests --test simulation                                 # 250 seeds and the controls
+//! cargo test -p lock-tests --test simulation                                                   # 30 seeds and the controls
+//! LOCK_TEST_SCALE=5 cargo test -p lock-tests --test simulation                                 # 150 seeds and the controls
 //! SIMULATION_SEED=42 cargo test -p lock-tests --test simulation nobody -- --nocapture          # one, with its history
 //! SIMULATION_FIRST=1000 SIMULATION_SEEDS=10000 cargo test -p lock-tests --test simulation nobody -- --nocapture
 //! ```

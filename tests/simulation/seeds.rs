@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::world::{self, Flaw, Outcome};
 
 /// The number of seeds if all tests run, at the scale of 1.
-const SEEDS: u64 = 50;
+const SEEDS: u64 = 30;
 
 /// The events that must happen in these worlds. Without them, the worlds prove nothing about them.
 const SEEN: [&str; 11] = [
