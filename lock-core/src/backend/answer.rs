@@ -73,7 +73,7 @@ pub struct Held {
     pub kept: bool,
 }
 
-#[cfg(feature = "_remote")]
+#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 impl Held {
     /// Sets [`key`](Self::key) to `key` if `claim` has several keys and [`key`](Self::key) is not set.
     #[must_use]

@@ -50,17 +50,13 @@ impl Mode {
         }
     }
 
-    /// Reads the [code](Self::code) of a mode. On Redis, the number of permits of a claim may follow, as in `p5x2`.
+    /// Reads the [code](Self::code) of a mode.
     #[cfg(any(feature = "etcd", feature = "postgres", feature = "redis"))]
     pub(crate) fn from_code(code: &str) -> Option<Self> {
         match code {
             "x" => Some(Self::Exclusive),
             "s" => Some(Self::Shared),
-            _ => {
-                let of = code.strip_prefix('p')?;
-                let of = of.split_once('x').map_or(of, |(of, _permits)| of);
-                of.parse().ok().map(|of| Self::Permit { of })
-            }
+            _ => code.strip_prefix('p')?.parse().ok().map(|of| Self::Permit { of }),
         }
     }
 }
@@ -286,7 +282,7 @@ impl Claim {
     }
 }
 
-#[cfg(all(test, feature = "redis"))]
+#[cfg(all(test, any(feature = "etcd", feature = "postgres", feature = "redis")))]
 mod tests {
     use super::*;
 
@@ -295,8 +291,7 @@ mod tests {
         for mode in [Mode::Exclusive, Mode::Shared, Mode::Permit { of: 1 }, Mode::Permit { of: 4_000_000 }] {
             assert_eq!(Mode::from_code(&mode.code()), Some(mode));
         }
-        assert_eq!(Mode::from_code("p5x2"), Some(Mode::Permit { of: 5 }));
-        for text in ["", "p", "px", "latch", "xx"] {
+        for text in ["", "p", "px", "p5x2", "latch", "xx"] {
             assert_eq!(Mode::from_code(text), None, "{text}");
         }
     }

@@ -242,7 +242,10 @@ impl Site<'_> {
 
     /// Deletes a node that has just been created.
     async fn leave(&self, name: &str) -> Result<(), Failure> {
-        self.delete(name).await?;
+        // The deletion is repeated here. A new attempt would create another node first.
+        while let Err(error) = self.delete(name).await {
+            self.session.recover(error.into()).await?;
+        }
         self.session.with(|grants| grants.forget(&self.prefix))
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::error::{Failure, failure};
+use super::error::Failure;
 use super::names;
 use super::places::Site;
 use super::process::Process;
@@ -170,7 +170,7 @@ impl Backend for ZooKeeper {
         let lost = || LockError::lost(&claim.key, LossReason::SessionEnded);
         let session = self.attached(claim)?.current().ok_or_else(lost)?;
         let site = Site::new(&self.config, &session, claim);
-        let look = async { site.others_wait().await.map_err(|error| failure(&error)) };
+        let look = async { Ok(site.others_wait().await?) };
         self.within(look).await.map_err(|error| error.with_key(&claim.key))
     }
 

@@ -106,4 +106,18 @@ mod tests {
             assert_eq!((told.is_ambiguous(), told.is_temporary()), (ambiguous, temporary), "{told}");
         }
     }
+
+    #[test]
+    fn a_request_is_repeated_if_its_answer_was_lost() {
+        for (error, reaction) in [
+            (Error::ConnectionLoss, Reaction::Repeat),
+            (Error::Throttled, Reaction::RepeatLater),
+            (Error::SessionExpired, Reaction::Report),
+            (Error::NoNode, Reaction::Report),
+            (Error::NoAuth, Reaction::Report),
+        ] {
+            assert_eq!(failure(&error).reaction, reaction, "{error}");
+            assert_eq!(is_doubtful(&error), reaction != Reaction::Report, "{error}");
+        }
+    }
 }

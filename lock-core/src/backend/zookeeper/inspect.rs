@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zookeeper_client::Error;
 
-use super::error::{Failure, failure};
+use super::error::Failure;
 use super::line::{Line, Place};
 use super::names;
 use super::record::{read_granted, read_record};
@@ -71,7 +71,7 @@ impl ZooKeeper {
 
     pub(super) async fn look_at(&self, key: &Key) -> Result<Option<LockInfo>, Failure> {
         let session = self.any_session().await?;
-        self.info(&session, key.as_str(), true).await.map_err(|error| failure(&error))
+        Ok(self.info(&session, key.as_str(), true).await?)
     }
 
     /// Deletes the node of a grant. Returns whether there was such a grant.

@@ -64,7 +64,7 @@ impl Store {
         let told = told.map(|entry| -> BoxFuture<'_, _> { Box::pin(self.holder(entry)) }).collect();
         let mut infos = Vec::new();
         for info in join_all(told).await {
-            infos.extend(info?);
+            infos.push(info?);
         }
         infos.sort_by_key(|info| info.remaining);
         let waiting = waiters.iter().take(WAITERS_TOLD);
@@ -73,10 +73,10 @@ impl Store {
         Ok(Some(info.with_waiters(waiters.len(), waiting)))
     }
 
-    async fn holder(&self, entry: &Entry) -> Result<Option<HolderInfo>, Failure> {
+    async fn holder(&self, entry: &Entry) -> Result<HolderInfo, Failure> {
         let remaining = self.remaining(entry.lease).await?;
         let holder = HolderInfo::new(entry.id(), entry.record.clone(), remaining, entry.kept);
-        Ok(Some(holder.with_held_since(entry.granted)))
+        Ok(holder.with_held_since(entry.granted))
     }
 
     /// Returns the remaining time of a lease, in whole seconds. Returns `None` for an entry without a lease; only other

@@ -12,6 +12,7 @@ use crate::backend::redis::keyspace::is_helper;
 use crate::backend::redis::link::{self, Connection, Role, SessionState};
 
 use super::renew::is_forgotten;
+use super::reply::without_permits;
 use crate::backend::redis::error::{Failure, Reaction, Redirect};
 use crate::backend::redis::keyspace::Keyspace;
 use crate::backend::redis::scripts::Script;
@@ -188,7 +189,7 @@ fn info<R: Role>(lock: &Value) -> Option<LockInfo> {
     else {
         return None;
     };
-    let mode = Mode::from_code(text(mode)?)?;
+    let mode = Mode::from_code(without_permits(text(mode)?))?;
     let holders = holders.iter().map(|value| {
         let mut holder = holder(value)?;
         if R::QUEUES && mode == Mode::Exclusive {
@@ -221,7 +222,10 @@ fn holder(value: &Value) -> Option<HolderInfo> {
 fn waiter(value: &Value) -> Option<WaiterInfo> {
     let Value::Array(parts) = value else { return None };
     let [mode, record] = &parts[..] else { return None };
-    Some(WaiterInfo::new(OwnerRecord::from_record(text(record)?), Mode::from_code(text(mode)?)?))
+    Some(WaiterInfo::new(
+        OwnerRecord::from_record(text(record)?),
+        Mode::from_code(without_permits(text(mode)?))?,
+    ))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::backend::conflict::{self, Use};
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::Reply;
 use crate::backend::redis::scripts::MARK;
-use crate::backend::{Claim, FencingToken, Grant, Held};
+use crate::backend::{Claim, FencingToken, Grant, Held, Mode};
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
 use crate::key::Key;
@@ -119,9 +119,17 @@ fn record(value: &str) -> Option<OwnerRecord> {
 
 /// Returns the mode of a claim in the notation of the scripts.
 pub(crate) fn code(claim: &Claim) -> Cow<'static, str> {
-    match claim.permits {
-        1 => claim.mode.code(),
-        permits => format!("{}x{permits}", claim.mode.code()).into(),
+    match (claim.mode, claim.permits) {
+        (Mode::Permit { of }, permits) if permits != 1 => format!("p{of}x{permits}").into(),
+        (mode, _) => mode.code(),
+    }
+}
+
+/// Returns a mode in the notation of the scripts without the number of permits that a claim takes: `p5` for `p5x2`.
+pub(super) fn without_permits(code: &str) -> &str {
+    match code.split_once('x') {
+        Some((mode, _)) if mode.starts_with('p') => mode,
+        _ => code,
     }
 }
 
@@ -131,7 +139,7 @@ pub(crate) fn conflict(rest: &[Value], asked: Use) -> Failure {
         Some(Value::BulkString(code)) => std::str::from_utf8(code).ok(),
         _ => None,
     };
-    let Some(in_force) = code.and_then(Use::from_code) else {
+    let Some(in_force) = code.map(without_permits).and_then(Use::from_code) else {
         return Failure::unexpected(rest.first().unwrap_or(&Value::Nil));
     };
     Failure::new(LockErrorKind::InvalidRequest, conflict::in_use("the key", in_force, asked))
@@ -158,7 +166,6 @@ fn numbered(claim: &Claim, number: i64) -> Option<&Key> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::Mode;
     use crate::clock::Clock;
     use crate::owner::{Identity, OwnerSource};
     use std::sync::Arc;
@@ -167,6 +174,17 @@ mod tests {
         let owner = OwnerSource::new().expect("random bytes").mint();
         let record = OwnerRecord::new(Arc::new(Identity::of_this_process("")), None);
         Claim::new(Key::new("k").expect("a key"), owner, Duration::from_secs(1), record)
+    }
+
+    #[test]
+    fn the_permits_of_a_claim_follow_its_mode() {
+        let coded = |mode, permits| code(&Claim { mode, permits, ..claim() });
+        let (permit, exclusive) = (Mode::Permit { of: 5 }, Mode::Exclusive);
+        for (mode, permits, expected) in [(permit, 1, "p5"), (permit, 2, "p5x2"), (exclusive, 2, "x")] {
+            let code = coded(mode, permits);
+            assert_eq!(code, expected);
+            assert_eq!(Mode::from_code(without_permits(&code)), Some(mode), "{code}");
+        }
     }
 
     #[test]

@@ -22,7 +22,9 @@ mod watch;
 mod way;
 
 pub(crate) use call::Reply;
-pub(crate) use clock::{micros, server_time};
+#[cfg(feature = "redlock")]
+pub(crate) use clock::micros;
+pub(crate) use clock::server_time;
 pub(crate) use connection::Connection;
 pub(crate) use dial::{Progress, Session, dial, open};
 pub(crate) use messages::Channel;

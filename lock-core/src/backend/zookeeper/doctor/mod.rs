@@ -14,7 +14,7 @@ use zookeeper_client::{Client, Error};
 
 use self::facts::{Access, Ensemble, Facts, Quota};
 use super::config::{Config, address};
-use super::error::{Failure, failure};
+use super::error::Failure;
 use super::store::ZooKeeper;
 use crate::backend::remote::{join_all, socket};
 use crate::backend::{BoxFuture, Finding};
@@ -40,7 +40,7 @@ impl ZooKeeper {
         let answers =
             tokio::join!(client.get_config(), client.check_stat(&config.base), client.get_acl(&config.base));
         let ensemble = readable(answers.0, CONFIG, &mut unread)?.map(|(data, _)| Ensemble::read(&data));
-        let children = answers.1.map_err(|error| failure(&error))?.map_or(0, |stat| stat.num_children);
+        let children = answers.1?.map_or(0, |stat| stat.num_children);
         let acl = readable(answers.2, &config.base, &mut unread)?.map(|(acl, _)| acl).unwrap_or_default();
         Ok(Facts {
             base: config.base.clone(),
@@ -74,7 +74,7 @@ fn readable<T>(
             unread.push(path.to_owned());
             Ok(None)
         }
-        Err(error) => Err(failure(&error)),
+        Err(error) => Err(error.into()),
     }
 }
 
