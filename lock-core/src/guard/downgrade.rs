@@ -91,7 +91,6 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     }
     hold.supersede();
     lease.claim().keys().for_each(|key| lease.engine.local_queue.freed(key, lease.claim().owner));
-    drop(schedule);
     Ok(LockGuard::new(Hold::new(reader), hub))
 }
 

@@ -33,7 +33,6 @@ impl Due {
     /// the lease earlier, so that processes that started together do not renew together. A renewal that shares a batch
     /// may be up to another twelfth earlier.
     pub(super) fn renewal(sent: Moment, ttl: Duration, jitter: f64) -> Self {
-        // The calculation uses whole nanoseconds, because every grant needs it, and dividing a `Duration` is slow.
         let ttl = nanos(ttl);
         #[allow(
             clippy::cast_precision_loss,

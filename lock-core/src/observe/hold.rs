@@ -87,9 +87,9 @@ impl HoldRecorder {
         self.deferred_long.store(true, Ordering::Relaxed);
     }
 
-    /// Marks the long hold as reported. Returns `false` if it was already marked.
+    /// Marks the long hold as reported. Returns `false` if it was already marked, or if the hold has ended.
     pub(crate) fn report_long(&self) -> bool {
-        !self.reported_long.swap(true, Ordering::Relaxed)
+        self.phase.load(Ordering::Acquire) == OPEN && !self.reported_long.swap(true, Ordering::Relaxed)
     }
 
     /// Returns the data about this hold that a release in the background reports.

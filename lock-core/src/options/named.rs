@@ -13,12 +13,13 @@ pub(crate) type Named = BTreeMap<String, Profile>;
 pub(crate) fn find<'a>(named: &'a Named, name: &str) -> Result<&'a Profile> {
     named.get(name).ok_or_else(|| {
         let known: Vec<_> = named.keys().map(String::as_str).collect();
-        let detail = match suggest::nearest(name, known.iter().copied()) {
-            Some(near) => format!("profile `{name}` is not there; did you mean `{near}`?"),
-            None if known.is_empty() => format!(
+        let detail = if known.is_empty() {
+            format!(
                 "profile `{name}` is not there: the manager has none, add it with `.profile(\"{name}\", ..)`"
-            ),
-            None => format!("profile `{name}` is not there; the manager has: {}", known.join(", ")),
+            )
+        } else {
+            let near = suggest::did_you_mean(name, known.iter().copied());
+            format!("profile `{name}` is not there; the manager has: {}{near}", known.join(", "))
         };
         LockError::new(LockErrorKind::InvalidRequest, detail)
     })

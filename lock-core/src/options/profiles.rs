@@ -224,9 +224,10 @@ mod tests {
     fn every_missing_name_is_told_at_once() {
         assert!(require(&in_force(), &["checkout", "nightly"]).is_ok());
         let error = require(&in_force(), &["chekcout", "nightly", "import"]).unwrap_err().to_string();
-        for part in
-            ["`chekcout` is not there; did you mean `checkout`?", "`import` is not there; the manager has"]
-        {
+        for part in [
+            "`chekcout` is not there; the manager has: checkout; did you mean `checkout`?",
+            "`import` is not there; the manager has",
+        ] {
             assert!(error.contains(part), "{error}");
         }
         let error = require(&Profiles::default(), &["a"]).unwrap_err().to_string();

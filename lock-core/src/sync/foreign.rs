@@ -88,6 +88,9 @@ pub(crate) fn change<T, R>(channel: &watch::Sender<T>, change: impl FnOnce(&mut 
 
 /// A [`tokio::sync::Notify`] whose wakers may panic. If a waker panics, the later wakers in the list do not run. Their
 /// tasks wake up later by timers.
+///
+/// If a future of tokio's `Notify` is polled again with another waker, tokio clones that waker under a mutex of its own.
+/// So the clone of a waker must not wait for a lock under which the application drops a guard.
 #[derive(Debug, Default)]
 pub(crate) struct Notify(tokio::sync::Notify);
 

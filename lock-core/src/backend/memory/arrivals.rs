@@ -24,6 +24,11 @@ impl<K: Eq + Hash, T> Arrivals<K, T> {
         self.members.len()
     }
 
+    /// Returns the number of members for which the list has memory.
+    pub(super) fn capacity(&self) -> usize {
+        self.members.capacity()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
@@ -119,7 +124,7 @@ impl Deadlines {
 }
 
 /// Returns a moment as the number by which deadlines are compared.
-pub(super) fn nanos(moment: Moment) -> i64 {
+fn nanos(moment: Moment) -> i64 {
     moment.parts().0
 }
 

@@ -60,9 +60,10 @@ impl Entry {
             && self.latch.as_ref().is_none_or(|latch| latch.is_past(now))
     }
 
-    /// Returns whether the key had a queue since the entry was created. If so, the entry has memory to free.
-    pub(super) fn had_queue(&self) -> bool {
-        self.waiters.capacity() > 0 || self.tickets.had_any()
+    /// Returns whether the entry has much memory to free: the key had a queue, or many holders, since the entry was
+    /// created.
+    pub(super) fn is_large(&self) -> bool {
+        self.waiters.capacity() > 0 || self.tickets.had_any() || self.holders.are_large()
     }
 
     /// Returns the events since the last call.

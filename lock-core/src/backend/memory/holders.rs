@@ -48,6 +48,11 @@ impl Holders {
         self.arrivals.len()
     }
 
+    /// Returns whether the key had many holders at once.
+    pub(super) fn are_large(&self) -> bool {
+        self.arrivals.capacity() > 16
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Holder> {
         self.arrivals.iter()
     }
@@ -60,7 +65,7 @@ impl Holders {
         Usage::new(self.first().map(|holder| holder.mode), count)
     }
 
-    /// Returns the holder of this name.
+    /// Returns the holder with this owner that has released the key with `keep_for`, or has not, as `kept` says.
     pub(super) fn get(&self, owner: Owner, kept: bool) -> Option<&Holder> {
         self.arrivals.get(self.position(&(owner, kept))?.1)
     }

@@ -98,7 +98,7 @@ impl Memory {
         let entry = shard.entries.get_mut(key)?;
         let answer = change(entry);
         let events = entry.take_events();
-        if entry.had_queue() && entry.is_idle(now) {
+        if entry.is_large() && entry.is_idle(now) {
             shard.entries.remove(key);
         }
         drop(shard);
