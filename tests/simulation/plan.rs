@@ -144,17 +144,24 @@ impl fmt::Display for Fault {
 pub(crate) const LENGTH: Duration = Duration::from_secs(30);
 pub(crate) const CALM: Duration = Duration::from_secs(25);
 
+/// The longest time from the repair of a link until a client has replaced a connection that broke before.
+const BROKEN: Duration = Duration::from_millis(1_500);
+
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
 impl Plan {
-    /// Returns whether the clock of this server was set back late. Then a lease without a release, for example of a
-    /// dead client, outlasts the world.
+    /// Returns whether a lease on this server may outlast the world although its owner has released it on a majority.
+    /// This is so if the clock of the server was set back late, or if a link to it was repaired late: a client first has
+    /// to find out that its connection is broken, and until then a release may be lost with it.
     pub(crate) fn prolongs_leases(&self, server: &str) -> bool {
-        self.faults.iter().any(|(at, fault)| match fault {
-            Fault::Step { server: number, by } if *by < 0 && server == format!("s{number}") => {
-                *at + ms(by.unsigned_abs()) + self.max_ttl.mul_f64(1.02) > LENGTH
+        let is_it = |number: usize| server == format!("s{number}");
+        let last = LENGTH.saturating_sub(self.max_ttl.mul_f64(1.02));
+        self.faults.iter().any(|(at, fault)| match *fault {
+            Fault::Step { server, by } if by < 0 && is_it(server) => *at + ms(by.unsigned_abs()) > last,
+            Fault::Heal { server, .. } | Fault::Release { server, .. } if is_it(server) => {
+                *at + BROKEN > last
             }
             _ => false,
         })

@@ -77,7 +77,7 @@ fn every_profile_that_an_attribute_names_is_found() {
         let named = format!("`{name}` is not there");
         assert!(error.contains(&named) && error.contains(&format!("named by `{function}`")), "{error}");
     }
-    assert!(error.contains("tests/config/attributes.rs:9)"), "{error}");
+    assert!(error.contains("tests/config/attributes.rs:10)"), "{error}");
 
     file.write(&text().replace("checkout", "chekout"));
     let error = file.manager().unwrap().validate_attributes().unwrap_err().to_string();
