@@ -8,7 +8,7 @@ use crate::manager::LockManager;
 /// Asserts in debug builds that the calling task holds a lock. Use it in functions that must be called under a lock.
 ///
 /// The key is a format string with arguments, as for `format!`, or any value that implements
-/// [`IntoKey`](crate::key::IntoKey). The attribute and the HTTP layer encode the values that they put into a key, but
+/// [`IntoKey`]. The attribute and the HTTP layer encode the values that they put into a key, but
 /// `format!` does not. Encoding does not change a number. If a text may have characters other than
 /// `A-Z a-z 0-9 . _ ~ -`, make the key with [`KeyBuilder`](crate::key::KeyBuilder), as below.
 ///
