@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::{LockError, LockGuard, LockManager, Released, strategy};
-use lock_tests::{Bound, Etcd, PATIENCE, wait_until, wait_until_or};
+use lock_tests::{Bound, Etcd, PATIENCE, until_locked_again, wait_until_or};
 
 /// A lease that no test outlives, so that only a release frees the key.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -56,11 +56,7 @@ pub(crate) async fn cycle(locks: &LockManager, key: &str) {
 
 /// Repeats [`cycle`] until the cluster grants locks.
 pub(crate) async fn works_again(locks: &LockManager, key: &str) {
-    wait_until("locks can be taken again", PATIENCE, async || match try_once(locks, key).await {
-        Ok(guard) => guard.release().await.is_ok(),
-        Err(_) => false,
-    })
-    .await;
+    until_locked_again(async || try_once(locks, key).await).await;
 }
 
 /// Returns the lease of the entry of a key, or `None` if there is no entry.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::{LockError, LockGuard, LockManager, strategy};
-use lock_tests::{PATIENCE, RedisServer, wait_until};
+use lock_tests::{RedisServer, until_locked_again, wait_until};
 
 /// A lease that no test outlives, so that only a release frees the key.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -39,11 +39,7 @@ pub(crate) async fn cycle(locks: &LockManager, key: &str) {
 
 /// Repeats [`cycle`] until the server grants locks.
 pub(crate) async fn works_again(locks: &LockManager, key: &str) {
-    wait_until("locks can be taken again", PATIENCE, async || match try_once(locks, key).await {
-        Ok(guard) => guard.release().await.is_ok(),
-        Err(_) => false,
-    })
-    .await;
+    until_locked_again(async || try_once(locks, key).await).await;
 }
 
 /// Waits until the server has no keys.

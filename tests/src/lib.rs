@@ -53,7 +53,10 @@ pub use replica::Replica;
 pub use scale::scale;
 pub use sentinel::Sentinels;
 pub use turns::take_turns;
-pub use wait::{Bound, PATIENCE, START_WITHIN, monotonic, soon_in_one_of_ten, wait_until, wait_until_or};
+pub use wait::{
+    Bound, PATIENCE, START_WITHIN, monotonic, soon_in_one_of_ten, until_locked_again, wait_until,
+    wait_until_or,
+};
 pub use warnings::Warnings;
 pub use worker::Worker;
 pub use zookeeper_server::{ZooKeeperBuilder, ZooKeeperServers};

@@ -1,6 +1,9 @@
 //! Bounded waiting for conditions that cannot be awaited.
 
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use lock_core::{LockError, LockGuard};
 
 /// The longest wait of a test for an event that must happen. It is far longer than any measured time, even on a machine
 /// with five times as much work as it can do. It is shorter than the leases of a minute that many tests use, so that
@@ -45,6 +48,25 @@ pub async fn wait_until_or(
         }
         tokio::time::sleep(bound.pause()).await;
     }
+}
+
+/// Repeats `acquire` and the release of its lock until both succeed.
+///
+/// # Panics
+/// When [`PATIENCE`] has passed. The text contains the last error.
+pub async fn until_locked_again(mut acquire: impl AsyncFnMut() -> Result<LockGuard, LockError>) {
+    let last = Mutex::new(None);
+    let cycle = async || {
+        let answer = match acquire().await {
+            Ok(guard) => guard.release().await.map(drop),
+            Err(error) => Err(error),
+        };
+        let done = answer.is_ok();
+        *last.lock().expect("no panic") = answer.err();
+        done
+    };
+    let report = || format!("the last error: {:?}", last.lock().expect("no panic"));
+    wait_until_or("locks can be taken again", PATIENCE, cycle, report).await;
 }
 
 /// Repeats simultaneous measurements at most ten times, until the minimum of each is below `limit`. A busy machine may

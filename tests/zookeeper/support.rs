@@ -8,7 +8,7 @@ use lock_core::backend::{Backend, Listener};
 use lock_core::owner::Owner;
 use lock_core::testkit::Claims;
 use lock_core::{LockError, LockGuard, LockManager, LossReason, ManagerBuilder, strategy};
-use lock_tests::{Bound, PATIENCE, ZooKeeperServers, wait_until};
+use lock_tests::{Bound, PATIENCE, ZooKeeperServers, until_locked_again, wait_until};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -93,11 +93,7 @@ pub(crate) async fn try_once(locks: &LockManager, key: &str) -> Result<LockGuard
 
 /// Tries until the servers grant `key`, then releases it.
 pub(crate) async fn works_again(locks: &LockManager, key: &str) {
-    wait_until("locks can be taken again", PATIENCE, async || match try_once(locks, key).await {
-        Ok(guard) => guard.release().await.is_ok(),
-        Err(_) => false,
-    })
-    .await;
+    until_locked_again(async || try_once(locks, key).await).await;
 }
 
 /// A manager that uses the store without the library, and that is notified when its sessions end.
