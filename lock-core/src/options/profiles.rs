@@ -225,7 +225,7 @@ mod tests {
         assert!(require(&in_force(), &["checkout", "nightly"]).is_ok());
         let error = require(&in_force(), &["chekcout", "nightly", "import"]).unwrap_err().to_string();
         for part in [
-            "`chekcout` is not there; the manager has: checkout; did you mean `checkout`?",
+            "`chekcout` is not there; the manager has: checkout, nightly; did you mean `checkout`?",
             "`import` is not there; the manager has",
         ] {
             assert!(error.contains(part), "{error}");

@@ -82,7 +82,7 @@ fn every_profile_that_an_attribute_names_is_found() {
     file.write(&text().replace("checkout", "chekout"));
     let error = file.manager().unwrap().validate_attributes().unwrap_err().to_string();
     assert!(error.contains("; did you mean `chekout`? (named by"), "{error}");
-    assert!(!error.contains("generic"), "{error}");
+    assert!(!error.contains("`generic`"), "{error}");
 }
 
 #[test]
