@@ -7,10 +7,10 @@ use crate::manager::LockManager;
 
 /// Asserts in debug builds that the calling task holds a lock. Use it in functions that must be called under a lock.
 ///
-/// The key is a format string with arguments, as for `format!`, or any value that implements
-/// [`IntoKey`]. The attribute and the HTTP layer encode the values that they put into a key, but
-/// `format!` does not. Encoding does not change a number. If a text may have characters other than
-/// `A-Z a-z 0-9 . _ ~ -`, make the key with [`KeyBuilder`](crate::key::KeyBuilder), as below.
+/// The key is a format string with arguments, as for `format!`, or any value that implements [`IntoKey`]. The attribute
+/// and the HTTP layer encode the values that they put into a key, but `format!` does not. Encoding does not change a
+/// number. If a text may have characters other than `A-Z a-z 0-9 . _ ~ -`, make the key with
+/// [`KeyBuilder`](crate::key::KeyBuilder), as below.
 ///
 /// Write the key without its namespace. Without a manager, the namespace of
 /// [`LockManager::current`](crate::LockManager::current) is added to the key. If there is no current manager, the

@@ -82,8 +82,8 @@ async fn a_stuck_node_does_not_delay_a_batch_and_each_grant_has_its_own_verdict(
     }
     settle().await;
     nodes[4].is(Health::Stuck);
-    // Grants whose number is a multiple of five are lost on three nodes. Of the others, multiples of four are lost on
-    // one node.
+    // Three nodes lose each grant whose number is a multiple of five. One node loses each of the remaining grants whose
+    // number is a multiple of four.
     for (number, claim) in batch.iter().enumerate() {
         let lost = match number {
             _ if number.is_multiple_of(5) => 3,

@@ -63,7 +63,7 @@ const fn temporary(code: &'static str, advice: &'static str) -> Rule {
     rule(code, "", LockErrorKind::Unavailable, true, advice)
 }
 
-/// Returns the rule for a failure that lasts until somebody mends its cause.
+/// Returns the rule for a failure that does not end by itself.
 const fn permanent(code: &'static str, advice: &'static str) -> Rule {
     rule(code, "", LockErrorKind::Unavailable, false, advice)
 }
