@@ -5,12 +5,13 @@
 //! body runs on that thread, because a body could block renewals.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -95,22 +96,8 @@ impl Background {
     ///
     /// # Errors
     /// Returns an error if the caller is outside of tokio, and the system cannot start another thread.
-    pub(crate) async fn inside<F: Future>(&self, call: F) -> Result<F::Output> {
-        let mut call = pin!(call);
-        poll_fn(|cx| {
-            // The runtime is checked at every poll, because a future may move from one executor to another.
-            if Handle::try_current().is_ok() {
-                return call.as_mut().poll(cx).map(Ok);
-            }
-            match self.of_thread() {
-                Ok(runtime) => {
-                    let _inside = runtime.enter();
-                    call.as_mut().poll(cx).map(Ok)
-                }
-                Err(error) => Poll::Ready(Err(error)),
-            }
-        })
-        .await
+    pub(crate) fn inside<F: Future>(&self, call: F) -> Inside<'_, F> {
+        Inside { background: self, call }
     }
 
     /// Returns the runtime of the thread, and starts the thread if it does not exist.
@@ -151,6 +138,33 @@ impl Background {
         {
             let _ = stop.send(Box::pin(last));
         }
+    }
+}
+
+pin_project! {
+    /// A call that is polled inside a tokio runtime: see [`Background::inside`].
+    ///
+    /// This is no async function, because an async function that takes a future by value reserves memory for the
+    /// future twice.
+    pub(crate) struct Inside<'a, F> {
+        background: &'a Background,
+        #[pin]
+        call: F,
+    }
+}
+
+impl<T, F: Future<Output = Result<T>>> Future for Inside<'_, F> {
+    type Output = Result<T>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        // The runtime is checked at every poll, because a future may move from one executor to another.
+        if Handle::try_current().is_ok() {
+            return this.call.poll(cx);
+        }
+        let runtime = this.background.of_thread()?;
+        let _inside = runtime.enter();
+        this.call.poll(cx)
     }
 }
 

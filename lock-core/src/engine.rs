@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::backend::{Capability, Claim, Released};
-use crate::background::Background;
+use crate::background::{Background, Inside};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::expiry;
@@ -230,8 +230,8 @@ impl Engine {
 impl Engine {
     /// Runs `call` to its end inside a tokio runtime, even if another executor polls this future. Public methods use
     /// this function if they neither acquire a lock nor run a body.
-    pub(crate) async fn inside<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
-        self.cleanup.inside(call).await?
+    pub(crate) fn inside<F: Future>(&self, call: F) -> Inside<'_, F> {
+        self.cleanup.inside(call)
     }
 
     /// Sleeps for `pause`, or until the manager closes or the store reconnects.

@@ -207,8 +207,7 @@ impl LockGuard {
     pub(crate) async fn answered_within(self, patience: Duration) -> Option<Released> {
         let lease = Arc::clone(self.lease());
         // A timeout drops the future of the release, so the release continues in the background.
-        let within =
-            lease.engine.cleanup.inside(async { tokio::time::timeout(patience, self.release()).await });
+        let within = lease.engine.inside(async { Ok(tokio::time::timeout(patience, self.release()).await) });
         match within.await {
             Ok(Ok(released)) => released.ok(),
             Ok(Err(_)) | Err(_) => {

@@ -116,7 +116,7 @@ impl LeaderChanges {
         let engine = Arc::clone(self.election.engine());
         // Outside of a tokio runtime, the call uses the runtime of the library's thread. If that thread cannot be
         // started, the stream ends.
-        engine.cleanup.inside(self.next_change()).await.ok().flatten()
+        engine.inside(async { Ok(self.next_change().await) }).await.ok().flatten()
     }
 
     async fn next_change(&mut self) -> Option<LeaderChange> {

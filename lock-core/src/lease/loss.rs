@@ -112,7 +112,7 @@ impl Lease {
 
     /// Completes when the grant is lost. Never completes for a released grant.
     pub(crate) async fn lost(&self) -> LossReason {
-        match self.engine.cleanup.inside(self.until_lost()).await {
+        match self.engine.inside(async { Ok(self.until_lost().await) }).await {
             Ok(reason) => reason,
             // The call comes from outside of tokio, and the process cannot start a thread. Without a runtime there is
             // no timer.

@@ -29,7 +29,7 @@ impl LockManager {
     pub async fn shutdown(&self, grace: Duration) -> ShutdownReport {
         let engine = self.engine();
         engine.close();
-        match engine.cleanup.inside(self.wind_down(grace)).await {
+        match engine.inside(async { Ok(self.wind_down(grace).await) }).await {
             Ok(report) => report,
             // The caller is outside of tokio, and the process cannot start a thread. Without a runtime, the shutdown
             // cannot wait.

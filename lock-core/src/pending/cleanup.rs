@@ -12,10 +12,10 @@ use tokio::task::unconstrained;
 
 use super::under_way::{ReleaseUnderWay, ReleasesUnderWay};
 use crate::backend::{Capability, Claim, LeaseScope, Placement, Released};
-use crate::background::Background;
+use crate::background::{Background, Inside};
 use crate::backoff::Pauses;
 use crate::clock::{Clock, Moment};
-use crate::error::{LockError, LockErrorKind, Result};
+use crate::error::{LockError, LockErrorKind};
 use crate::expiry;
 use crate::key::Key;
 use crate::observe::ReleaseContext;
@@ -191,8 +191,8 @@ impl Cleanup {
     }
 
     /// Runs `call` to its end, as [`Background::inside`] does.
-    pub(crate) async fn inside<F: Future>(&self, call: F) -> Result<F::Output> {
-        self.background.inside(call).await
+    pub(crate) fn inside<F: Future>(&self, call: F) -> Inside<'_, F> {
+        self.background.inside(call)
     }
 
     fn start(self: &Arc<Self>, release: PendingRelease) {

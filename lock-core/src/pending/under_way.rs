@@ -73,7 +73,8 @@ impl ReleasesUnderWay {
         });
         for key in claim.keys() {
             let mut shard = self.shard(key);
-            let releases = shard.entry(key.clone()).or_default();
+            // Few keys have two releases at a time.
+            let releases = shard.entry(key.clone()).or_insert_with(|| Vec::with_capacity(1));
             if releases.is_empty() {
                 self.keys.fetch_add(1, Ordering::AcqRel);
             }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -165,8 +166,9 @@ impl Redis {
         F: Future<Output = Result<T, Failure>>,
     {
         let answer = match &self.topology {
-            Topology::One(server) => server.within(deadline, call(Arc::clone(server))).await,
-            Topology::Cluster(router) => router.within(deadline, key, call).await,
+            Topology::One(server) => server.within(deadline, pin!(call(Arc::clone(server)))).await,
+            // This future is boxed, so that the future of a call to one server stays small.
+            Topology::Cluster(router) => Box::pin(router.within(deadline, key, call)).await,
         };
         answer.map_err(|failure| self.error(&failure).with_key(key))
     }
@@ -199,7 +201,6 @@ impl Backend for Redis {
         let deadline = self.config().deadline(claim.ttl);
         let answer = match &self.topology {
             Topology::One(server) => server.acquire_within(claim, ask, deadline).await,
-            // This future is boxed, so that the future of an attempt on one server stays small.
             Topology::Cluster(router) => Box::pin(router.acquire(claim, ask, deadline)).await,
         };
         answer.map_err(|failure| self.error(&failure).or_key(&claim.key))
@@ -227,7 +228,7 @@ impl Backend for Redis {
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         let deadline = self.config().deadline_of_release(claim.ttl);
         let answer = match &self.topology {
-            Topology::One(server) => server.within(deadline, server.release(claim, keep_for)).await,
+            Topology::One(server) => server.within(deadline, pin!(server.release(claim, keep_for))).await,
             Topology::Cluster(router) => Box::pin(router.release(claim, keep_for, deadline)).await,
         };
         answer.map_err(|failure| self.error(&failure).with_key(&claim.key))

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::iter;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ impl Server<Primary> {
         ask: Ask,
         deadline: Duration,
     ) -> Result<Attempt, Failure> {
-        match timeout(deadline, self.acquire(claim, ask, deadline)).await {
+        match timeout(deadline, pin!(self.acquire(claim, ask, deadline))).await {
             Ok(answer) => answer,
             // Only a claim that was sent may have changed the store.
             Err(_) if claim.is_sent() => Err(self.elapsed(deadline)),
@@ -98,7 +99,9 @@ impl Server<Primary> {
                 (other, _) => return Err(Failure::unexpected(&other)),
             }
         }
-        self.ask(live, claim, ask, (start, deadline)).await
+        // This future is boxed, because a claim of a free key does not need it, and the future of every attempt would
+        // reserve memory for it.
+        Box::pin(self.ask(live, claim, ask, (start, deadline))).await
     }
 
     /// Runs the script that acquires, for a request that began at `start`.

@@ -73,14 +73,13 @@ impl<S: SessionState> Connection<S> {
     /// Sends an EVALSHA. If the server has forgotten the script, loads it and sends the command again.
     pub(crate) async fn run(&self, script: Script, command: &Cmd) -> Result<Value, Failure> {
         match self.send(command).await {
-            // The server has not executed the command, so it may be sent again.
-            Err(failure) if failure.reaction == Reaction::LoadScripts => {
-                // After a SCRIPT FLUSH, many callers may load the same script at once. A second load changes nothing.
-                self.send(&self.scripts.load(script)).await?;
-                self.send(command).await
-            }
-            answer => answer,
+            Err(failure) if failure.reaction == Reaction::LoadScripts => {}
+            answer => return answer,
         }
+        // The server has not executed the command, so it may be sent again. After a SCRIPT FLUSH, many callers may load
+        // the same script at once. A second load changes nothing.
+        self.send(&self.scripts.load(script)).await?;
+        self.send(command).await
     }
 
     /// Records a reading of the server's clock: it showed `now` (in us) at a moment between `sent` and `received`.
