@@ -1,7 +1,6 @@
 //! Lists locks with their holders and waiters, and releases a grant by force.
 
 use std::collections::HashSet;
-use std::future::Future;
 use std::iter;
 use std::time::Duration;
 
@@ -36,13 +35,13 @@ impl<R: Role> Server<R> {
         loop {
             let mut scan = Cmd::new();
             scan.arg("SCAN").arg(&cursor).arg("MATCH").arg(beginning_with(prefix)).arg("COUNT").arg(STEP);
-            let (next, keys) =
-                self.in_time(async { step(&self.connections.get().await?.send(&scan).await?) }).await?;
+            let scanned = async { step(&self.connections.get().await?.send(&scan).await?) };
+            let (next, keys) = self.within(self.timeout(), scanned).await?;
             let keys: Vec<String> = keys.into_iter().filter(|key| !is_helper(key)).collect();
             let mut rest = keys.as_slice();
             while !rest.is_empty() {
                 let batch = &rest[..rest.len().min(BATCH)];
-                let (looked, found) = self.in_time(self.look_into(batch, foreign)).await?;
+                let (looked, found) = self.within(self.timeout(), self.look_into(batch, foreign)).await?;
                 // A scan may return a key twice. Only locks are remembered, because there may be very many other keys.
                 locks.extend(found.into_iter().filter(|lock| seen.insert(lock.key.clone())));
                 rest = &rest[looked..];
@@ -108,11 +107,6 @@ impl<R: Role> Server<R> {
             Value::Int(done) => Ok(done == 1),
             other => Err(Failure::unexpected(&other)),
         }
-    }
-
-    async fn in_time<T>(&self, call: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-        let deadline = self.timeout();
-        tokio::time::timeout(deadline, call).await.unwrap_or_else(|_| Err(self.elapsed(deadline)))
     }
 }
 
