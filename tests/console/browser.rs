@@ -98,7 +98,8 @@ impl Browser {
                 let text = self.js("return document.body.innerText.slice(0, 2000)", []).await;
                 panic!("waited in vain: {what}; {:?}\n{}", self.errors().await, text.as_str().unwrap_or(""));
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            // A check costs the driver and the browser several milliseconds of CPU time.
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 

@@ -248,7 +248,8 @@ impl Etcd {
                 }
             }
             bound.check("the cluster has a leader");
-            std::thread::sleep(Duration::from_millis(20));
+            // A member that lists all its metrics works for several milliseconds.
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
 
