@@ -124,8 +124,9 @@ impl Releasing {
         self.counted = Some(engine.cleanup.count());
         engine.lease_ended();
         let mut releasing = Box::pin(self.release());
-        // The future is polled once here, so that the request is under way when this method returns. If the future is
-        // pending, a new task continues it.
+        // The future is polled once here, so that the request is sent when this method returns. The next request that
+        // queues in the order of arrival does not wait for the release, so it must not be sent earlier. And a caller
+        // that blocks its thread next would delay a task. If the future is pending, a new task continues it.
         if releasing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             drop(runtime.spawn(releasing));
         }

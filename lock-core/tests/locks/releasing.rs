@@ -39,14 +39,16 @@ async fn settle() {
 /// The test polls by hand, so no runtime runs between the body and the release.
 #[tokio::test(start_paused = true)]
 async fn the_release_is_on_its_way_when_the_body_has_ended() {
-    let (locks, wire) = Wire::manager(ROOMY);
-    let mut running = pin!(quick(&locks).run(async {}));
-    let mut cx = Context::from_waker(Waker::noop());
-    assert!(running.as_mut().poll(&mut cx).is_pending());
-    assert!(wire.deliver().await);
-    assert!(running.as_mut().poll(&mut cx).is_ready(), "it waits for nobody");
-    assert_eq!(wire.on_wire(), [Back]);
-    assert!(wire.deliver().await);
+    for placement in [Placement::Embedded, Placement::Remote] {
+        let (locks, wire) = Wire::placed(ROOMY, placement);
+        let mut running = pin!(quick(&locks).run(async {}));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(running.as_mut().poll(&mut cx).is_pending());
+        assert!(wire.deliver().await);
+        assert!(running.as_mut().poll(&mut cx).is_ready(), "it waits for nobody");
+        assert_eq!(wire.on_wire(), [Back], "{placement:?}");
+        assert!(wire.deliver().await);
+    }
 }
 
 #[tokio::test(start_paused = true)]
