@@ -26,13 +26,14 @@ LIMIT = float(os.environ.get("LOCK_TEST_SECONDS", 1800))
 # The largest number of failed tests that run once more, alone. If more tests fail, they have a common cause.
 AGAIN = int(os.environ.get("LOCK_TEST_AGAIN", 5))
 
-# The binaries that compute. One of them runs at a time, next to binaries that mostly wait for servers.
+# The binaries that compute. One of them runs at a time, next to binaries that mostly wait for servers. After the last of
+# them, one more of the others runs.
 COMPUTING = ["simulation", "messages", "model"]
 # The number of waiting binaries that run at a time.
 WAITING = int(os.environ.get("LOCK_TEST_BINARIES", max(2, min(CORES, 4))))
 # The binaries that take longest start first.
-LONGEST = ["postgres", "zookeeper", "etcd", "redis_process", "redis", "redlock", "console_browser", "soak", "lockctl",
-           "redis_sentinel", "redis_cluster"]
+LONGEST = ["postgres", "zookeeper", "etcd", "console_browser", "lockctl", "soak", "redis_cluster", "redis", "redlock",
+           "redis_process", "redlock_cases", "redis_cases", "redis_sentinel", "locks"]
 
 # The stores, in the order in which they are printed.
 STORES = {
@@ -246,11 +247,12 @@ class Cargo:
             results.add("doctests of no crate", "cargo test", "".join(other), status)
 
 
-def work(queue, lock, results):
-    """Runs one binary after the other, until the queue is empty."""
+def work(queues, lock, results):
+    """Runs one binary after the other, until all queues are empty. Takes each from the first queue that has one."""
     while True:
         with lock:
-            if not queue:
+            queue = next(filter(None, queues), None)
+            if queue is None:
                 return
             binary = queue.pop(0)
         binary.run()
@@ -276,8 +278,8 @@ def run(arguments):
             binary.call["env"]["RUST_TEST_THREADS"] = os.environ.get("RUST_TEST_THREADS", str(CORES))
         lock = threading.Lock()
         workers = [
-            threading.Thread(target=work, args=(queue, lock, results), daemon=True)
-            for queue in [computing] + [waiting] * WAITING
+            threading.Thread(target=work, args=(queues, lock, results), daemon=True)
+            for queues in [[computing, waiting]] + [[waiting]] * WAITING
         ]
         for thread in workers:
             thread.start()
