@@ -24,6 +24,9 @@ const NETTY: &str = "/usr/share/java/netty-codec.jar:/usr/share/java/netty-resol
 const VARIABLE: &str = "LOCK_ZOOKEEPER_JAR";
 /// The longest time until a server answers a status request.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// The longest time that an elected leader waits for its followers, and a follower for its leader, before they elect
+/// again. It must be far shorter than the time in which a test expects a lock after the death of a leader.
+const FOLLOWED_WITHIN: Duration = Duration::from_secs(10);
 /// The answer to a request that only a member of an ensemble can serve.
 const NOT_SERVING: &str = "not currently serving requests";
 
@@ -145,9 +148,10 @@ impl ZooKeeperBuilder {
         std::fs::create_dir(&data).expect("a directory for the data");
         std::fs::write(data.join("myid"), format!("{id}\n")).expect("cannot write the id");
         let config = format!(
-            "tickTime={}\ninitLimit=20\nsyncLimit=5\ndataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\n\
+            "tickTime={}\ninitLimit={}\nsyncLimit=5\ndataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\n\
              admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n{ensemble}{}{}",
             self.tick.as_millis(),
+            (FOLLOWED_WITHIN.as_millis() / self.tick.as_millis()).max(1),
             data.display(),
             client.address().port(),
             self.security.settings(directory.path(), secure.address().port()),
