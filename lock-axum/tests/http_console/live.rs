@@ -75,7 +75,7 @@ async fn a_change_is_sent_within_a_second_and_nothing_without_one() {
     assert_ne!(left(&first), left(&second));
 }
 
-/// A stream ends by itself after 10 s, because hyper does not poll the body while the client does not read.
+/// hyper does not poll the body of a stream while the client does not read. The stream still ends after 10 s.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_is_no_viewer_for_long() {
     let store = Counted::default();

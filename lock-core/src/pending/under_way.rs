@@ -73,7 +73,7 @@ impl ReleasesUnderWay {
         });
         for key in claim.keys() {
             let mut shard = self.shard(key);
-            // Few keys have two releases at a time.
+            // Most keys have only one release at a time, so the list begins with room for one.
             let releases = shard.entry(key.clone()).or_insert_with(|| Vec::with_capacity(1));
             if releases.is_empty() {
                 self.keys.fetch_add(1, Ordering::AcqRel);

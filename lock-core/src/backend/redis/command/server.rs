@@ -65,8 +65,8 @@ impl<R: Role> Server<R> {
         self.connections.failure().unwrap_or_else(dialling).before_any_request()
     }
 
-    /// Runs a call within its deadline. A large future is passed by `pin!(..)`, because an async function that takes a
-    /// future by value reserves memory for the future twice.
+    /// Runs a call within its deadline. The calls of every lock pass their future by `pin!(..)`, because an async
+    /// function that takes a future by value reserves memory for the future twice.
     pub(crate) async fn within<T>(
         &self,
         deadline: Duration,
