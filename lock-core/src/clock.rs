@@ -192,6 +192,12 @@ impl Moment {
         Self { mono: self.mono.saturating_add(nanos), boot: self.boot.saturating_add(nanos) }
     }
 
+    /// Returns the later reading of each of the two clocks.
+    #[must_use]
+    pub(crate) fn latest(self, other: Self) -> Self {
+        Self { mono: self.mono.max(other.mono), boot: self.boot.max(other.boot) }
+    }
+
     /// Returns the time from `now` to this moment, which is the smaller remaining time of the two clocks. The result is
     /// zero if either clock has passed the moment.
     #[must_use]

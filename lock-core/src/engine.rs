@@ -15,7 +15,7 @@ use crate::local_queue::LocalQueue;
 use crate::notifications::{Latches, LostOwners, Notifications};
 use crate::observe::Observer;
 use crate::options::Profiles;
-use crate::owner::{Identity, Owner, OwnerSource};
+use crate::owner::{Identity, OwnerSource};
 use crate::pending::{Cleanup, FreedKeys};
 use crate::rates::Rates;
 use crate::store::Store;
@@ -47,7 +47,7 @@ pub(crate) struct Engine {
     /// The number of reports that notifications were lost. If a waiter sent its last request before the last report, it
     /// must send another request.
     reconnects: AtomicU64,
-    lost: LostOwners,
+    pub(crate) lost: LostOwners,
 }
 
 /// The output is short, because the `Debug` output of every guard and request contains it.
@@ -70,7 +70,7 @@ impl Engine {
         profiles: Profiles,
         background: Arc<Background>,
     ) -> Result<Arc<Self>> {
-        let capability = store.capability();
+        let capability = store.backend.capability_dyn();
         let owners = OwnerSource::new().map_err(|error| {
             let what = "the operating system returned no random bytes for owner tokens";
             LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
@@ -115,21 +115,10 @@ impl Engine {
         !self.cleanup.has_session() && expiry::outlasts(store_until, ttl, now)
     }
 
-    /// Returns the reason if the store recently reported the grant of `owner` as lost. Code that creates a lease for a
-    /// grant must check this again after the creation.
-    pub(crate) fn reported_lost(&self, owner: Owner) -> Option<LossReason> {
-        self.lost.reason(owner)
-    }
-
-    /// Records that the store has reported the grants of `owners` as lost.
-    pub(crate) fn note_lost(&self, owners: &[Owner], reason: LossReason) {
-        self.lost.note(owners, reason);
-    }
-
     /// Records that the lease of `claim` has ended and that the store no longer has its grant. Such a grant must not be
     /// handed off.
     pub(crate) fn grant_is_gone(&self, claim: &Claim) {
-        self.note_lost(&[claim.owner], LossReason::Taken);
+        self.lost.note(&[claim.owner], LossReason::Taken);
         self.local_queue.lose_lingering(&claim.key, claim.owner);
     }
 
@@ -205,25 +194,12 @@ impl Engine {
         let answer = self.store.release(claim, keep_for).await;
         // The local queue is notified after an error too. The store may have freed the key, and nothing else notifies
         // the first waiter of the local queue.
-        self.freed_by(claim);
-        if answer.is_ok() {
-            self.release_again(claim);
+        claim.keys().for_each(|key| self.local_queue.freed(key, claim.owner));
+        // If the request of the claim was sent twice, its second copy may be granted after this release.
+        if answer.is_ok() && claim.is_resent() {
+            self.cleanup.release_again(claim, self.clock.now().plus(claim.ttl));
         }
         answer
-    }
-
-    /// Repeats the release if the request of `claim` was sent twice. The second copy of the request may be granted
-    /// after the first release.
-    fn release_again(&self, claim: &Claim) {
-        if claim.is_resent() {
-            let until = self.clock.now().plus(claim.ttl);
-            self.cleanup.release_again(claim, until);
-        }
-    }
-
-    /// Notifies the local queue that a release of `claim` was sent to the store.
-    fn freed_by(&self, claim: &Claim) {
-        claim.keys().for_each(|key| self.local_queue.freed(key, claim.owner));
     }
 }
 
@@ -231,7 +207,7 @@ impl Engine {
     /// Runs `call` to its end inside a tokio runtime, even if another executor polls this future. Public methods use
     /// this function if they neither acquire a lock nor run a body.
     pub(crate) fn inside<F: Future>(&self, call: F) -> Inside<'_, F> {
-        self.cleanup.inside(call)
+        self.cleanup.background.inside(call)
     }
 
     /// Sleeps for `pause`, or until the manager closes or the store reconnects.

@@ -61,7 +61,7 @@ impl Hub {
         let process = hub.engine.owners.process();
         // The listener is attached before the manager is returned, because a store that notifies needs a listener
         // before the first request.
-        hub.engine.store.attach(process, listener, hub.background.of_session().as_ref());
+        hub.engine.store.backend.attach_dyn(process, listener, hub.background.of_session().as_ref());
         Ok(hub)
     }
 
@@ -73,7 +73,7 @@ impl Hub {
     /// Ends the leases of `owners`, whose grants no longer exist in the store.
     fn all_lost(&self, owners: &[Owner], reason: LossReason) {
         // The owners are recorded first, because a grant that is being handed off has no lease yet.
-        self.engine.note_lost(owners, reason);
+        self.engine.lost.note(owners, reason);
         let owners: HashSet<&Owner> = owners.iter().collect();
         survives(|| self.engine.local_queue.lose_all_lingering(&owners));
         for lease in self.leases().into_iter().filter(|lease| owners.contains(&lease.claim().owner)) {

@@ -129,7 +129,6 @@ mod runtime;
 mod store;
 mod sync;
 
-mod atomic_moment;
 pub mod clock;
 mod error;
 mod expiry;

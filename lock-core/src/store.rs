@@ -1,23 +1,20 @@
 //! Defines [`Store`], with which the library calls the backend.
 
 use std::future::Future;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-
 use crate::backend::{
-    Ask, Attempt, Capability, Claim, DynBackend, FencingToken, Finding, GrantId, Heartbeat, LatchState,
-    LatchStep, LeaseCheck, Listed, Listener, LockInfo, Ping, Released, Renew, Renewal,
+    Ask, Attempt, Claim, DynBackend, FencingToken, Heartbeat, LatchState, LatchStep, Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 use crate::observe::{Observer, Op};
 
-/// The backend of one manager. The metrics measure the calls that locks and latches make.
+/// The backend of one manager. The methods measure the calls that locks and latches make; all other calls use `backend`.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
-    backend: Arc<dyn DynBackend>,
+    pub(crate) backend: Arc<dyn DynBackend>,
     observer: Arc<Observer>,
 }
 
@@ -48,10 +45,6 @@ impl Store {
         self.observer.meters.timed(op, call)
     }
 
-    pub(crate) fn capability(&self) -> Capability {
-        self.backend.capability_dyn()
-    }
-
     pub(crate) fn acquire<'a>(
         &'a self,
         claim: &'a Claim,
@@ -74,10 +67,6 @@ impl Store {
         let nothing =
             || LockError::new(LockErrorKind::Unavailable, "the store returned no answer to a renewal");
         answer.unwrap_or_else(|| Renewal::Unknown(nothing()))
-    }
-
-    pub(crate) fn shard_of(&self, claim: &Claim) -> u64 {
-        self.backend.shard_of_dyn(claim)
     }
 
     pub(crate) fn release<'a>(
@@ -104,52 +93,7 @@ impl Store {
         self.timed(Op::Latch, self.backend.latch_dyn(key, step))
     }
 
-    pub(crate) fn list<'a>(
-        &'a self,
-        prefix: &'a str,
-        foreign: bool,
-        limit: usize,
-    ) -> impl Future<Output = Result<Listed>> + 'a {
-        self.backend.list_dyn(prefix, foreign, limit)
-    }
-
-    pub(crate) fn inspect<'a>(&'a self, key: &'a Key) -> impl Future<Output = Result<Option<LockInfo>>> + 'a {
-        self.backend.inspect_dyn(key)
-    }
-
-    pub(crate) fn force_release<'a>(
-        &'a self,
-        key: &'a Key,
-        id: &'a GrantId,
-    ) -> impl Future<Output = Result<bool>> + 'a {
-        self.backend.force_release_dyn(key, id)
-    }
-
-    pub(crate) fn ping(&self) -> impl Future<Output = Result<Ping>> + '_ {
-        self.backend.ping_dyn()
-    }
-
-    pub(crate) fn doctor(&self) -> impl Future<Output = Result<Vec<Finding>>> + '_ {
-        self.backend.doctor_dyn()
-    }
-
-    pub(crate) fn lease_check(&self, claim: &Claim) -> Option<LeaseCheck> {
-        self.backend.lease_check_dyn(claim)
-    }
-
-    pub(crate) fn changed<'a>(&'a self, claim: &'a Claim) -> impl Future<Output = ()> + 'a {
-        self.backend.changed_dyn(claim)
-    }
-
     pub(crate) fn others_wait<'a>(&'a self, claim: &'a Claim) -> impl Future<Output = Result<bool>> + 'a {
         self.timed(Op::OthersWait, self.backend.others_wait_dyn(claim))
-    }
-
-    pub(crate) fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
-        self.backend.attach_dyn(process, listener, background);
-    }
-
-    pub(crate) fn close(&self) -> impl Future<Output = ()> + '_ {
-        self.backend.close_dyn()
     }
 }

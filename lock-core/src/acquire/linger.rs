@@ -34,7 +34,7 @@ impl Acquire<'_> {
             && plan.more.is_empty()
             && !grant.deadline().is_past(now)
             && !engine.outlasts(grant.store_until(), plan.ttl, now)
-            && engine.reported_lost(grant.claim.owner).is_none()
+            && engine.lost.reason(grant.claim.owner).is_none()
     }
 
     /// Releases a grant, and waits for the answer. If the store does not answer, the release continues in the

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Id;
+
 use super::event::{Happened, Won};
 use super::run::Acquire;
 use super::spans::hold_span;
@@ -44,14 +46,14 @@ impl Acquire<'_> {
     }
 
     /// Turns a grant into a hold. If the grant is unusable, returns `None`, and the wait continues.
-    pub(super) async fn take(&mut self, won: Won, schedule: &Schedule<Lease>) -> Result<Option<Hold>> {
+    pub(super) async fn take(&mut self, won: Won, schedule: &Schedule) -> Result<Option<Hold>> {
         let engine = self.engine();
         // A shutdown that has begun by now does not wait for this guard. If this check fails, the drop of the claim or
         // of the hand-off releases the grant.
         engine.check_open()?;
         let (lease, length) = match won {
-            Won::Store(granted) => (self.granted(&granted, schedule), Some(granted.grant.lease)),
-            Won::Handoff(handoff) => (self.handed_off(handoff, schedule).await?, None),
+            Won::Store(granted) => (self.granted(&granted, schedule.runtime()), Some(granted.grant.lease)),
+            Won::Handoff(handoff) => (self.handed_off(handoff, schedule.runtime()).await?, None),
         };
         let Some(lease) = lease else { return Ok(None) };
         let keep = |lease: &Arc<Lease>| match length {
@@ -66,7 +68,7 @@ impl Acquire<'_> {
         } else {
             schedule.watch_end(&lease);
         }
-        if let Some(reason) = engine.reported_lost(lease.claim().owner) {
+        if let Some(reason) = engine.lost.reason(lease.claim().owner) {
             // The loss was reported before the lease was in the schedule, so the report did not reach the lease.
             lease.lose(reason);
         }
@@ -90,15 +92,15 @@ impl Acquire<'_> {
     }
 
     /// Makes the lease of a grant from the store. Returns `None` if the grant has already been reported as lost.
-    fn granted(&mut self, granted: &Granted, schedule: &Schedule<Lease>) -> Option<Arc<Lease>> {
+    fn granted(&mut self, granted: &Granted, runtime: Id) -> Option<Arc<Lease>> {
         let (engine, grant) = (self.engine(), &granted.grant);
-        if engine.reported_lost(self.claim.claim.owner).is_some() {
+        if engine.lost.reason(self.claim.claim.owner).is_some() {
             // The report of the loss arrived before this answer. The store may still have the grant, so the claim
             // releases it.
             self.claim.start_over(&engine.owners);
             // The last answer about the holder is out of date, so this waiter sends its next request after the pause of
             // its strategy.
-            self.found = Found::nothing();
+            self.found = Found::default();
             return None;
         }
         // The span is made first: if the log subscriber panics here, the claim still rolls back.
@@ -119,18 +121,14 @@ impl Acquire<'_> {
         // long as that wait is polled.
         let options =
             LeaseOptions { renew: self.plan.options.renew && !self.plan.is_part, ..self.plan.options };
-        let lease = Lease::new(Arc::clone(engine), schedule, claim, options, granted, span);
+        let lease = Lease::new(grant.sent, Arc::clone(engine), runtime, claim, options, granted, span);
         engine.lease_began();
         Some(lease)
     }
 
     /// Makes the lease of a grant that a holder in this process has handed off. Returns `None` if the hand-off is
     /// unusable.
-    async fn handed_off(
-        &mut self,
-        handoff: Handoff,
-        schedule: &Schedule<Lease>,
-    ) -> Result<Option<Arc<Lease>>> {
+    async fn handed_off(&mut self, handoff: Handoff, runtime: Id) -> Result<Option<Arc<Lease>>> {
         let (engine, plan) = (self.engine(), self.plan);
         // The waiter is no longer in the queue. If the hand-off is unusable, the waiter joins the queue again, and
         // `max_waiters` must not refuse it.
@@ -155,7 +153,7 @@ impl Acquire<'_> {
         let span = hold_span(plan);
         let handed = handoff.accept();
         let lease =
-            Lease::from_handoff(Arc::clone(engine), schedule, handed, plan.ttl, plan.options, span, now);
+            Lease::from_handoff(Arc::clone(engine), runtime, handed, plan.ttl, plan.options, span, now);
         engine.lease_began();
         Ok(Some(lease))
     }
@@ -170,7 +168,7 @@ impl Acquire<'_> {
             !engine.capability.waiting.by_heartbeats() || now.since(grant.confirmed()) < CONFIRM;
         match () {
             () if engine.outlasts(grant.store_until(), plan.ttl, now) => Fitness::Worthless,
-            () if engine.reported_lost(grant.claim.owner).is_some() => Fitness::Worthless,
+            () if engine.lost.reason(grant.claim.owner).is_some() => Fitness::Worthless,
             () if !plan.options.renew || !knows_of_others => Fitness::Short,
             () if grant.deadline().remaining(now) < plan.ttl * 2 / 3 => Fitness::Short,
             () => Fitness::Fits,

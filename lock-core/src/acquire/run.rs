@@ -62,7 +62,7 @@ impl<'a> Acquire<'a> {
             tries: Tries::new(started),
             store: StoreHealth::default(),
             notices: Notices { relies_since: None, asked_in: engine.reconnects(), watch: None },
-            found: Found::nothing(),
+            found: Found::default(),
             expected: None,
             partial_grants: PartialGrants::default(),
         }
@@ -213,7 +213,7 @@ impl<'a> Acquire<'a> {
         // never end.
         let begun = releases.begun();
         for key in self.plan.keys() {
-            while let Some(release) = releases.first(key, begun, || engine.clock.now()) {
+            while let Some(release) = releases.first(key, begun, engine.clock.now()) {
                 let left = release.until.remaining(engine.clock.now());
                 tokio::select! {
                     // `biased` keeps the simulation deterministic.
@@ -309,9 +309,9 @@ impl Drop for Acquire<'_> {
     /// not only its head.
     fn drop(&mut self) {
         // The entry is passed on before the fields are dropped. Otherwise the dropped claim would release it.
-        if let Some(waiter) = self.waiter.take().filter(|waiter| !waiter.is_served()) {
+        if let Some(mut waiter) = self.waiter.take().filter(|waiter| !waiter.is_served()) {
             let to_another = waiter.is_head() && waiter.others() > 0;
-            waiter.leave_with(if to_another { self.claim.take_entry() } else { None });
+            waiter.leave(if to_another { self.claim.take_entry() } else { None });
         }
     }
 }

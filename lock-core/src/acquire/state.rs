@@ -56,33 +56,19 @@ pub(super) struct Notices {
     pub(super) watch: Option<Watch>,
 }
 
-/// The last answer of the store about a held key.
-#[derive(Debug)]
+/// The last answer of the store about a held key. The default is that nothing is known of the holder.
+#[derive(Debug, Default)]
 pub(super) struct Found {
+    /// If `held.own` is set, this process holds the key. When it releases the key, it hands the grant off or notifies
+    /// the waiters.
     pub(super) held: Held,
-    pub(super) holder: Holder,
-}
-
-/// The holder of the key.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Holder {
-    /// Another process, or an unknown holder.
-    Elsewhere,
-    /// This process. When this process releases the key, it hands the grant off or notifies the waiters.
-    Here {
-        /// When the holder's lease ends, if the store reports it.
-        free_at: Option<Moment>,
-    },
+    /// When the holder's lease ends, if the store reports it.
+    pub(super) free_at: Option<Moment>,
 }
 
 impl Found {
-    pub(super) fn nothing() -> Self {
-        Self { held: Held::default(), holder: Holder::Elsewhere }
-    }
-
     /// Makes this value from the answer `held`, which arrived at `now`.
     pub(super) fn new(held: Held, now: Moment) -> Self {
-        let free_at = held.remaining.map(|left| now.plus(left));
-        Self { holder: if held.own { Holder::Here { free_at } } else { Holder::Elsewhere }, held }
+        Self { free_at: held.remaining.map(|left| now.plus(left)), held }
     }
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::event::{Happened, Won};
 use super::run::Acquire;
-use super::state::Holder;
 use super::step::{Event, Place};
 use super::watch::{self, Watch};
 use crate::clock::Moment;
@@ -89,18 +88,18 @@ impl Acquire<'_> {
         }
         let floor = self.floor(now);
         let store = self.engine().capability.waiting;
-        match self.found.holder {
+        match () {
             // This case comes first: a failed heartbeat is still due, and would be repeated in a tight loop.
-            _ if self.store.ask_again.is_some() => self.store.ask_again,
-            _ if place.is_queued() && store.by_heartbeats() => self.claim.heartbeat_due(),
-            _ if place.is_queued() => Some(floor),
+            () if self.store.ask_again.is_some() => self.store.ask_again,
+            () if place.is_queued() && store.by_heartbeats() => self.claim.heartbeat_due(),
+            () if place.is_queued() => Some(floor),
             // A holder in this process hands its grant off, or notifies the waiters. If the holder's lease belongs to a
             // session, the store reports no end of the lease.
-            Holder::Here { free_at } if store.in_order() => {
-                Some(free_at.map_or(floor, |free| free.plus(AFTER_LEASE)))
+            () if self.found.held.own && store.in_order() => {
+                Some(self.found.free_at.map_or(floor, |free| free.plus(AFTER_LEASE)))
             }
-            _ if store.watches() => Some(end.earlier(floor, now)),
-            _ => Some(end),
+            () if store.watches() => Some(end.earlier(floor, now)),
+            () => Some(end),
         }
     }
 
@@ -147,7 +146,7 @@ impl Acquire<'_> {
         match self.place() {
             Place::Queued | Place::HeadQueued => true,
             Place::BehindHead => store.in_order(),
-            Place::AtHead => store.in_order() && matches!(self.found.holder, Holder::Here { .. }),
+            Place::AtHead => store.in_order() && self.found.held.own,
             Place::Nowhere => false,
         }
     }
@@ -206,23 +205,6 @@ impl Acquire<'_> {
 
     /// Waits for the first notice, and returns it. After `sleep`, the notice is [`Notice::Time`].
     async fn notice(&mut self, place: Place, sleep: Duration) -> Result<Notice> {
-        match &self.waiter {
-            // Usually only the local queue notifies the waiter.
-            Some(waiter) if !self.watches(place) && !self.claim.is_queued() => {
-                self.notices.watch = None;
-                self.engine().check_open()?;
-                if self.has_missed(place) {
-                    return Ok(Notice::Changed);
-                }
-                Ok(news_of_queue(waiter, sleep).await)
-            }
-            // The future is boxed, because otherwise the future of every waiter would reserve memory for it.
-            _ => Box::pin(self.any_notice(place, sleep)).await,
-        }
-    }
-
-    /// Returns the first notice, like [`notice`](Self::notice), if the store or the manager may notify too.
-    async fn any_notice(&mut self, place: Place, sleep: Duration) -> Result<Notice> {
         let engine = self.engine();
         let mut changed = std::pin::pin!(engine.changed.notified());
         // Waiters in the local queue are woken through that queue, because a list of all waiters would need a mutex
@@ -256,16 +238,6 @@ impl Acquire<'_> {
             self.notices.watch = None;
         }
         Ok(notice)
-    }
-}
-
-/// Completes when the local queue notifies `waiter`, and after `sleep` at the latest.
-async fn news_of_queue(waiter: &Waiter<'_>, sleep: Duration) -> Notice {
-    tokio::select! {
-        // `biased` keeps the simulation deterministic.
-        biased;
-        () = waiter.notified() => Notice::News,
-        () = tokio::time::sleep(sleep) => Notice::Time,
     }
 }
 

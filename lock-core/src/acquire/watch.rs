@@ -53,7 +53,8 @@ impl Watch {
         let until = engine.clock.now().plus(floor(engine.capability.placement));
         let (owner, queued) = (claim.claim.owner, claim.is_queued());
         let (engine, claim) = (Arc::clone(engine), claim.claim.clone());
-        let changed: BoxFuture<'static, ()> = Box::pin(async move { engine.store.changed(&claim).await });
+        let changed: BoxFuture<'static, ()> =
+            Box::pin(async move { engine.store.backend.changed_dyn(&claim).await });
         Self { owner, queued, until, changed: Mutex::new(changed) }
     }
 

@@ -79,13 +79,13 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     let options = LeaseOptions { kind: Kind::Read, ..lease.options };
     let (engine, span) = (Arc::clone(&lease.engine), lease.span.clone());
     // `max_hold` and `min_hold` count from the original grant, which the new lease continues.
-    let reader = Lease::since(lease.since, engine, &schedule, claim, options, &granted, span);
+    let reader = Lease::new(lease.since, engine, schedule.runtime(), claim, options, &granted, span);
     reader.set_ttl(lease.ttl());
     reader.recorder.continue_from(&lease.recorder);
     lease.engine.lease_began();
     // The new lease is watched before the old one ends, so the grant is renewed at all times.
     schedule.watch_handoff(&reader);
-    if let Some(reason) = lease.engine.reported_lost(reader.claim().owner) {
+    if let Some(reason) = lease.engine.lost.reason(reader.claim().owner) {
         // The loss was reported while only the old lease was in the schedule, so the report did not reach `reader`.
         reader.lose(reason);
     }
@@ -149,7 +149,7 @@ mod tests {
         let locks = LockManager::in_memory();
         let writer = locks.write("k").acquire().await.expect("it is free");
         let (engine, owner) = (writer.lease().engine.clone(), writer.lease().claim().owner);
-        engine.note_lost(&[owner], LossReason::Taken);
+        engine.lost.note(&[owner], LossReason::Taken);
         assert!(writer.is_held(), "its lease was not told");
         let reader = writer.downgrade().await.expect("memory answers");
         assert_eq!(reader.check().expect_err("lost").loss_reason(), Some(LossReason::Taken));

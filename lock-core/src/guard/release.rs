@@ -82,7 +82,7 @@ impl Releasing {
     /// Returns whether the background can send a request to the store.
     #[cold]
     fn may_ask(&self) -> bool {
-        self.lease.engine.cleanup.runtime().is_some()
+        self.lease.engine.cleanup.background.runtime().is_some()
     }
 
     /// Sends a request in the background, to find out whether other processes wait for the grant that was just handed
@@ -91,7 +91,7 @@ impl Releasing {
     fn ask_for_others(&self, now: Moment) {
         let engine = Arc::clone(&self.lease.engine);
         let claim = self.lease.claim().clone();
-        let Some(background) = engine.cleanup.runtime() else { return };
+        let Some(background) = engine.cleanup.background.runtime() else { return };
         background.spawn(async move {
             let answer = tokio::time::timeout(QUESTION_TIMEOUT, engine.store.others_wait(&claim)).await;
             let (others_wait, answered) = (!matches!(answer, Ok(Ok(false))), engine.clock.now());
@@ -109,7 +109,7 @@ impl Releasing {
         // As soon as the request is sent, the store may free the key, and grant it to another owner.
         self.asked = true;
         let (lease, engine) = (&self.lease, &self.lease.engine);
-        self.under_way = Some(lease.release_under_way());
+        self.under_way = Some(lease.engine.cleanup.under_way.add(lease.claim(), lease.now()));
         let answer = engine.inside(engine.release(lease.claim(), lease.keep_for(lease.now()))).await;
         self.settle(answer)
     }

@@ -91,7 +91,7 @@ impl LockGuard {
 
 /// Returns the statement that checks a lease. The caller must then check that the lease has not ended.
 fn check_of(lease: &Lease) -> Result<LeaseCheck> {
-    let check = lease.engine.store.lease_check(lease.claim()).ok_or_else(|| {
+    let check = lease.engine.store.backend.lease_check_dyn(lease.claim()).ok_or_else(|| {
         let detail = format!(
             "the {} store is in no database, so no transaction can check a lease; compare the fencing token there",
             lease.engine.capability.store

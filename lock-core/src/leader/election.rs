@@ -183,7 +183,7 @@ impl LeaderElection {
     pub async fn current(&self) -> Result<Option<Leader>> {
         let (engine, key) = (self.engine(), self.request.key()?);
         engine.check_open()?;
-        let found = engine.inside(engine.store.inspect(key)).await?;
+        let found = engine.inside(engine.store.backend.inspect_dyn(key)).await?;
         leader_of(found, &self.candidate.terms()).map_err(|error| error.with_key(key))
     }
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
+use tokio::runtime::Id;
+
 use super::bounds::ends_by_itself;
 use super::lease::{Lease, Start};
-use super::schedule::Schedule;
 use super::state;
 use crate::backend::Mode;
 use crate::clock::Moment;
@@ -19,7 +20,7 @@ impl Lease {
     /// Makes a lease that starts at `now`, for a grant that was handed off. Renewals of the lease request `ttl`.
     pub(crate) fn from_handoff(
         engine: Arc<Engine>,
-        schedule: &Schedule<Self>,
+        runtime: Id,
         handed: Arc<HeldGrant>,
         ttl: Duration,
         options: LeaseOptions,
@@ -40,9 +41,9 @@ impl Lease {
                     bounds.store_until.earlier(expiry::forgotten(bounds.confirmed, ttl), now);
             }
             let grant = Arc::new(handed.copy(options.renew, bounds));
-            return Self::start(engine, schedule, grant, options, start, span);
+            return Self::start(engine, runtime, grant, options, start, span);
         }
-        Self::start(engine, schedule, handed, options, start, span)
+        Self::start(engine, runtime, handed, options, start, span)
     }
 
     /// Records that a transaction of the application is about to verify the lease. After this, the grant is released at

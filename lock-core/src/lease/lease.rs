@@ -8,8 +8,6 @@ use once_cell::sync::OnceCell;
 use tokio::runtime::Id;
 
 use super::bounds;
-use super::due_queue::Scheduled;
-use super::schedule::Schedule;
 use super::state;
 use crate::backend::Claim;
 use crate::clock::{self, Moment};
@@ -53,8 +51,8 @@ pub(crate) struct Lease {
     /// The fencing token. If two calls make a token at the same time, the first token stays.
     pub(super) fence: OnceCell<FenceSequence>,
     pub(super) changed: Notify,
-    /// When the renewer checks this lease next. Entries of the schedule with a different time are stale.
-    next_look: AtomicI64,
+    /// When the renewer checks this lease next: the time of its entry in the schedule.
+    pub(super) next_look: AtomicI64,
     pub(super) renewal_in_flight: AtomicBool,
     /// A lease must not be dropped under a mutex, because the drop ends the span, which runs the application's log
     /// subscriber.
@@ -62,23 +60,12 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Makes a lease for a grant from the store.
+    /// Makes a lease for a grant from the store. `max_hold` and `min_hold` count from `since`. The renewer of `runtime`
+    /// watches the lease.
     pub(crate) fn new(
-        engine: Arc<Engine>,
-        schedule: &Schedule<Self>,
-        claim: Claim,
-        options: LeaseOptions,
-        granted: &Granted,
-        span: tracing::Span,
-    ) -> Arc<Self> {
-        Self::since(granted.grant.sent, engine, schedule, claim, options, granted, span)
-    }
-
-    /// Makes a lease like [`new`](Self::new), but counts `max_hold` and `min_hold` from `since`.
-    pub(crate) fn since(
         since: Moment,
         engine: Arc<Engine>,
-        schedule: &Schedule<Self>,
+        runtime: Id,
         claim: Claim,
         options: LeaseOptions,
         granted: &Granted,
@@ -91,12 +78,12 @@ impl Lease {
         let fence = grant.fence.map(|first| FenceSequence::new(first, *arrived));
         let start = Start { since, ttl, handoffs: claim.handoffs, fence };
         let grant = Arc::new(HeldGrant::new(&engine.cleanup, claim, bounds));
-        Self::start(engine, schedule, grant, options, start, span)
+        Self::start(engine, runtime, grant, options, start, span)
     }
 
     pub(super) fn start(
         engine: Arc<Engine>,
-        schedule: &Schedule<Self>,
+        runtime: Id,
         grant: Arc<HeldGrant>,
         options: LeaseOptions,
         start: Start,
@@ -111,7 +98,7 @@ impl Lease {
             state: AtomicU8::new(state::HELD),
             entries: AtomicUsize::new(1),
             handoffs,
-            runtime: schedule.runtime(),
+            runtime,
             ttl: AtomicU64::new(nanos(ttl)),
             // A `OnceLock` with a value would be slow to make, because its value is set with the synchronization for
             // competing threads.
@@ -193,16 +180,6 @@ impl Lease {
         // This memory fence pairs with the one in `note_verified`. Either the check after `note_verified` sees that the
         // lease has ended, or the release sees the mark on the claim.
         atomic::fence(Ordering::SeqCst);
-    }
-}
-
-impl Scheduled for Lease {
-    fn next_look(&self) -> &AtomicI64 {
-        &self.next_look
-    }
-
-    fn has_ended(&self) -> bool {
-        self.has_ended()
     }
 }
 

@@ -186,7 +186,6 @@ mod tests {
     use super::*;
     use crate::backend::Grant;
     use crate::guard::LockGuard;
-    use crate::lease::Schedule;
     use crate::manager::LockManager;
     use crate::observe::Meter;
     use crate::pending::Granted;
@@ -196,8 +195,8 @@ mod tests {
         let lease = guard.lease();
         let (engine, grant) = (Arc::clone(&lease.engine), Grant::new(lease.since, Duration::from_secs(9)));
         let granted = Granted { grant, arrived: lease.since };
-        let schedule = Schedule::new(Handle::current().id());
-        Lease::new(engine, &schedule, lease.claim().clone(), lease.options, &granted, Span::none())
+        let runtime = Handle::current().id();
+        Lease::new(lease.since, engine, runtime, lease.claim().clone(), lease.options, &granted, Span::none())
     }
 
     fn start() -> HoldStart {

@@ -12,11 +12,6 @@ impl Lease {
         cleanup.release_as(self.claim(), keep_until, Certainty::Granted, until, begun, context);
     }
 
-    /// Records that the release begins, so that the next acquisition of the keys waits for the answer.
-    pub(crate) fn release_under_way(&self) -> ReleaseUnderWay {
-        self.engine.cleanup.under_way.add(self.claim(), self.now())
-    }
-
     /// Releases the grant of a lost lease in the background, at the time when the lease would have ended at the store.
     /// This is needed for grants of a session, which do not expire.
     pub(super) fn release_when_forgotten(&self) {

@@ -4,28 +4,9 @@ use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
 use super::lease::Lease;
-use crate::backend::{Claim, Renew, Renewal};
+use crate::backend::{Renew, Renewal};
 use crate::clock::Moment;
 use crate::error::{LockError, LossReason, Result};
-
-/// The form of a grant that a request names: exclusive or shared. A renewal that is sent before a
-/// [downgrade](Claim::mark_shared) names the exclusive grant. If it arrives after the downgrade, the store does not
-/// find the exclusive grant, although this owner still has the lock.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Form {
-    shared: bool,
-}
-
-impl Form {
-    pub(super) fn new(claim: &Claim) -> Self {
-        Self { shared: claim.may_be_shared() }
-    }
-
-    /// Returns whether this form is out of date, because requests of the claim now name the other form.
-    pub(super) fn is_former(self, claim: &Claim) -> bool {
-        self.shared != claim.may_be_shared()
-    }
-}
 
 impl Lease {
     /// Renews the lease at once. After a success, later renewals request `ttl` too. Returns the time at which the
@@ -41,9 +22,11 @@ impl Lease {
         // requested lease is part of the hand-off.
         atomic::fence(Ordering::SeqCst);
         self.check_ended()?;
-        let named = Form::new(self.claim());
+        let shared = self.claim().may_be_shared();
         let mut answer = self.engine.store.renew_one(self.claim(), ttl).await;
-        if matches!(answer, Renewal::NotOwned) && named.is_former(self.claim()) {
+        // If a [downgrade](Claim::mark_shared) happened meanwhile, the renewal named the exclusive grant. The store did
+        // not find that grant, although this owner still has the lock.
+        if matches!(answer, Renewal::NotOwned) && shared != self.claim().may_be_shared() {
             answer = self.engine.store.renew_one(self.claim(), ttl).await;
         }
         self.take_answer(answer, ttl)

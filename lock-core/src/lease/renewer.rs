@@ -9,7 +9,6 @@ use tokio::runtime::Id;
 
 use super::due::{Due, instant};
 use super::lease::Lease;
-use super::renew::Form;
 use super::schedule::Schedule;
 use crate::backend::{Renew, Renewal};
 use crate::clock::{Clock, Moment};
@@ -38,7 +37,7 @@ pub(super) struct Renewer {
     store: Store,
     local_queue: Arc<LocalQueue>,
     clock: Clock,
-    schedule: Arc<Schedule<Lease>>,
+    schedule: Arc<Schedule>,
 }
 
 impl Renewer {
@@ -46,7 +45,7 @@ impl Renewer {
         Arc::new(Self { store, local_queue, clock, schedule: Schedule::new(runtime) })
     }
 
-    pub(super) fn schedule(&self) -> &Arc<Schedule<Lease>> {
+    pub(super) fn schedule(&self) -> &Arc<Schedule> {
         &self.schedule
     }
 
@@ -75,15 +74,15 @@ impl Renewer {
             }
             survives(|| self.local_queue.reclaim(RECLAIM_AFTER));
         }
-        self.local_queue.needs_reclaim().then(|| now.plus(RECLAIM_AFTER))
+        self.local_queue.signal.is_raised().then(|| now.plus(RECLAIM_AFTER))
     }
 
     /// Sleeps until something is due, or until an earlier entry is added.
     async fn sleep(&self, reclaim: Option<Moment>) {
-        let mut needed = pin!(self.local_queue.reclaim_needed());
+        let mut needed = pin!(self.local_queue.signal.raised());
         // The loop registers before it reads the flag, because a notification reaches only registered listeners.
         needed.as_mut().enable();
-        if reclaim.is_none() && self.local_queue.needs_reclaim() {
+        if reclaim.is_none() && self.local_queue.signal.is_raised() {
             return;
         }
         let mut lingers = pin!(self.local_queue.lingering_due_earlier());
@@ -117,7 +116,8 @@ impl Renewer {
 
     fn look_at(self: &Arc<Self>, due: Vec<Arc<Lease>>) {
         let due = due.into_iter().filter(|lease| survives(|| self.look(lease)).unwrap_or(false));
-        let mut batch: Vec<_> = due.map(|lease| (self.store.shard_of(lease.claim()), lease)).collect();
+        let mut batch: Vec<_> =
+            due.map(|lease| (self.store.backend.shard_of_dyn(lease.claim()), lease)).collect();
         batch.sort_unstable_by_key(|(shard, lease)| (*shard, lease.ttl()));
         // The timeout of a batch depends on its shortest lease, so leases of very different lengths are renewed in
         // separate batches. Each shard has its own batches, because a shard that hangs must not delay the renewals of
@@ -168,7 +168,7 @@ impl Renewer {
         let (leases, ttls): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
         let batch: Vec<_> =
             leases.iter().zip(&ttls).map(|(lease, ttl)| Renew { claim: lease.claim(), ttl: *ttl }).collect();
-        let named: Vec<_> = leases.iter().map(|lease| Form::new(lease.claim())).collect();
+        let shared: Vec<_> = leases.iter().map(|lease| lease.claim().may_be_shared()).collect();
         // This value is made before the first await. Its drop schedules the retries, also if the backend panics or the
         // task is dropped with its runtime.
         let mut open = Unanswered { renewer: &self, leases: &leases, answered: 0 };
@@ -179,10 +179,13 @@ impl Renewer {
         let Ok(answers) = tokio::time::timeout(deadline, self.store.renew(&batch)).await else {
             return;
         };
-        for (((lease, renew), named), answer) in leases.iter().zip(&batch).zip(named).zip(answers) {
+        for (((lease, renew), shared), answer) in leases.iter().zip(&batch).zip(shared).zip(answers) {
             open.answered += 1;
             match answer {
-                Renewal::NotOwned if named.is_former(lease.claim()) => self.try_again(lease, renew.ttl),
+                // A downgrade during the renewal; see [`Lease::renew_now`].
+                Renewal::NotOwned if shared != lease.claim().may_be_shared() => {
+                    self.try_again(lease, renew.ttl)
+                }
                 answer => drop(survives(|| self.answered(lease, renew.ttl, answer))),
             }
         }

@@ -2,7 +2,7 @@
 //! locks.
 
 use std::collections::HashSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use tokio::runtime::{Handle, Id};
 
@@ -24,50 +24,39 @@ pub(crate) struct Renewers {
     local_queue: Arc<LocalQueue>,
     clock: Clock,
     background: Arc<Background>,
-    /// The schedule on the library's own thread, if that thread exists.
-    own: Option<Arc<Schedule<Lease>>>,
-    /// The schedule of the first runtime that acquired a lock. Usually this is the only runtime. The schedule stays
-    /// here after the runtime has ended.
-    first: OnceLock<Arc<Schedule<Lease>>>,
-    /// The schedules of other runtimes that acquire locks, and of ended runtimes with live leases.
-    others: Mutex<Vec<Arc<Schedule<Lease>>>>,
+    /// The schedules of all runtimes that watch leases, and of ended runtimes with live leases. Usually this is only
+    /// one.
+    schedules: Mutex<Vec<Arc<Schedule>>>,
 }
 
 impl Renewers {
     pub(crate) fn new(store: Store, local_queue: Arc<LocalQueue>, background: Arc<Background>) -> Self {
-        let clock = store.capability().placement.clock();
-        let (own, first, others) = (None, OnceLock::new(), Mutex::default());
-        let mut renewers = Self { store, local_queue, clock, background, own, first, others };
-        if let Background::OwnThread(thread) = &*renewers.background {
-            renewers.own = Some(renewers.start(thread.runtime()));
-        }
-        renewers
+        let clock = store.backend.capability_dyn().placement.clock();
+        Self { store, local_queue, clock, background, schedules: Mutex::default() }
     }
 
     /// Returns the schedule for the leases of the calling task.
-    pub(crate) fn here(&self) -> Result<Arc<Schedule<Lease>>> {
+    pub(crate) fn here(&self) -> Result<Arc<Schedule>> {
         // A runtime is required even if the library has its own thread, because the caller uses tokio's timers, which
         // panic outside of a runtime.
-        let runtime = current_runtime()?;
-        if let Some(schedule) = &self.own {
-            return Ok(Arc::clone(schedule));
-        }
-        let first = self.first.get_or_init(|| self.start(&runtime));
-        if is_of(first, runtime.id()) {
-            return Ok(Arc::clone(first));
-        }
-        if let Some(schedule) = self.other(|schedule| is_of(schedule, runtime.id())) {
+        let caller = current_runtime()?;
+        let runtime = match &*self.background {
+            Background::OwnThread(thread) => thread.runtime(),
+            Background::OnRuntimes(..) => &caller,
+        };
+        if let Some(schedule) = self.running(runtime.id()) {
             return Ok(schedule);
         }
         self.forget_ended();
-        let renewer = self.renewer(runtime.id());
+        let renewer =
+            Renewer::new(self.store.clone(), Arc::clone(&self.local_queue), self.clock, runtime.id());
         let schedule = Arc::clone(renewer.schedule());
         // The list is searched again under its mutex. Otherwise two tasks that acquire the first locks of one runtime
         // at the same time would start two loops.
-        let first = self.others.with(|others| {
-            let first = others.iter().find(|schedule| is_of(schedule, runtime.id())).cloned();
+        let first = self.schedules.with(|all| {
+            let first = all.iter().find(|schedule| is_of(schedule, runtime.id())).cloned();
             if first.is_none() {
-                others.push(Arc::clone(&schedule));
+                all.push(Arc::clone(&schedule));
             }
             first
         });
@@ -76,53 +65,37 @@ impl Renewers {
         }
         // The renewer starts outside of the mutex. A runtime that is ending drops the renewer at once, and this drop
         // runs much other code, because it releases lingering grants.
-        self.run(renewer, &runtime);
+        self.run(renewer, runtime);
         Ok(schedule)
     }
 
     /// Removes the schedules of runtimes that have ended and have no live leases.
     fn forget_ended(&self) {
         // The check happens outside of the mutex, because it may drop the last reference to a lease.
-        let all = self.others.with(|others| others.clone());
+        let all = self.all();
         let over: Vec<_> = all.into_iter().filter(|schedule| schedule.is_over()).collect();
-        let forgotten = self.others.with(|others| {
+        let forgotten = self.schedules.with(|all| {
             // The list and `over` have one reference each. With a third reference, the schedule is in use and may get
             // further leases.
-            let is_over = |schedule: &Arc<Schedule<Lease>>| {
+            let is_over = |schedule: &Arc<Schedule>| {
                 over.iter().any(|other| Arc::ptr_eq(other, schedule)) && Arc::strong_count(schedule) <= 2
             };
-            let (over, kept): (Vec<_>, Vec<_>) = others.drain(..).partition(is_over);
-            *others = kept;
+            let (over, kept): (Vec<_>, Vec<_>) = all.drain(..).partition(is_over);
+            *all = kept;
             over
         });
         drop(forgotten);
     }
 
-    /// Returns the first of the other schedules for which `is_it` returns true.
-    fn other(&self, is_it: impl Fn(&Schedule<Lease>) -> bool) -> Option<Arc<Schedule<Lease>>> {
-        self.others.with(|others| others.iter().find(|schedule| is_it(schedule)).cloned())
+    /// Returns the schedule of a loop that runs on `runtime`.
+    fn running(&self, runtime: Id) -> Option<Arc<Schedule>> {
+        self.schedules.with(|all| all.iter().find(|schedule| is_of(schedule, runtime)).cloned())
     }
 
     /// Returns the schedule that watches `lease`. If the runtime of the lease has ended, returns the schedule of the
     /// calling task. The lease then moves to that schedule.
-    pub(crate) fn schedule_of(&self, lease: &Lease) -> Result<Arc<Schedule<Lease>>> {
-        let watches = |schedule: &Schedule<Lease>| is_of(schedule, lease.runtime);
-        if let Some(schedule) = self.own.iter().chain(self.first.get()).find(|schedule| watches(schedule)) {
-            return Ok(Arc::clone(schedule));
-        }
-        self.other(watches).map_or_else(|| self.here(), Ok)
-    }
-
-    /// Starts a renewer on `runtime`.
-    fn start(&self, runtime: &Handle) -> Arc<Schedule<Lease>> {
-        let renewer = self.renewer(runtime.id());
-        let schedule = Arc::clone(renewer.schedule());
-        self.run(renewer, runtime);
-        schedule
-    }
-
-    fn renewer(&self, runtime: Id) -> Arc<Renewer> {
-        Renewer::new(self.store.clone(), Arc::clone(&self.local_queue), self.clock, runtime)
+    pub(crate) fn schedule_of(&self, lease: &Lease) -> Result<Arc<Schedule>> {
+        self.running(lease.runtime).map_or_else(|| self.here(), Ok)
     }
 
     fn run(&self, renewer: Arc<Renewer>, runtime: &Handle) {
@@ -139,28 +112,27 @@ impl Renewers {
 
     /// Returns every lease that has not been released, including the leases of ended runtimes.
     pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
-        let mut leases: Vec<_> = self.schedules().iter().flat_map(|schedule| schedule.items()).collect();
+        let mut leases: Vec<_> = self.all().iter().flat_map(|schedule| schedule.leases()).collect();
         // A schedule may have two entries of a lease for the same time, for example for the end of its `max_hold`.
         let mut seen = HashSet::new();
         leases.retain(|lease| seen.insert(Arc::as_ptr(lease)));
         leases
     }
 
-    fn schedules(&self) -> Vec<Arc<Schedule<Lease>>> {
-        let others = self.others.with(|others| others.clone());
-        self.own.iter().chain(self.first.get()).cloned().chain(others).collect()
+    fn all(&self) -> Vec<Arc<Schedule>> {
+        self.schedules.with(|all| all.clone())
     }
 }
 
 /// Returns whether `schedule` belongs to `runtime` and its loop is running.
-fn is_of(schedule: &Schedule<Lease>, runtime: Id) -> bool {
+fn is_of(schedule: &Schedule, runtime: Id) -> bool {
     schedule.runtime() == runtime && !schedule.is_closing()
 }
 
 /// Ends the schedule and the lingering grants of a renewer when the runtime of the renewer ends.
 #[derive(Debug)]
 struct Ends {
-    schedule: Arc<Schedule<Lease>>,
+    schedule: Arc<Schedule>,
     local_queue: Arc<LocalQueue>,
 }
 
@@ -177,7 +149,7 @@ impl Drop for Renewers {
     fn drop(&mut self) {
         // Each loop keeps itself and the store alive, so it must be stopped explicitly. Otherwise it ends only with its
         // runtime.
-        self.schedules().iter().for_each(|schedule| schedule.close());
+        self.all().iter().for_each(|schedule| schedule.close());
     }
 }
 
@@ -202,13 +174,13 @@ mod tests {
         let (first, second) = (here(&one), here(&two));
         assert!(first == here(&one) && second == here(&two));
         assert_ne!(first, second);
-        let alive = || renewers.schedules().iter().filter(|schedule| !schedule.is_closing()).count();
+        let alive = || renewers.all().iter().filter(|schedule| !schedule.is_closing()).count();
         assert_eq!(alive(), 2);
         drop(two);
         assert_eq!(alive(), 1);
         let three = runtime();
         here(&three);
-        assert_eq!(renewers.others.lock().len(), 1, "the dead one is forgotten");
+        assert_eq!(renewers.schedules.lock().len(), 2, "the dead one is forgotten");
         drop(one);
         assert_ne!(first, here(&three), "the first one is dead");
         assert_eq!(alive(), 1);

@@ -1,4 +1,4 @@
-//! Defines the schedule of one renewal loop. The loop and the code that adds items share it.
+//! Defines the schedule of one renewal loop. The loop and the code that adds leases share it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -6,23 +6,26 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use tokio::runtime::Id;
 
 use super::due::Due;
-use super::due_queue::{DueQueue, Scheduled};
+use super::due_queue::{DueQueue, Filed};
+use super::lease::Lease;
 use crate::clock::Moment;
 use crate::sync::{Mutex, Notify};
 
-/// The items of one renewal loop, ordered by due time.
+/// The leases of one renewal loop, ordered by due time.
 #[derive(Debug)]
-pub(crate) struct Schedule<T> {
+pub(crate) struct Schedule {
     /// The runtime of the loop.
     runtime: Id,
-    queue: Mutex<DueQueue<T>>,
-    /// When the loop wakes next. Code that adds an earlier item must wake the loop.
+    /// Only weak references are made, cloned and dropped under the mutex. The drop of the last reference to a lease
+    /// ends a span of the application.
+    queue: Mutex<DueQueue<Lease>>,
+    /// When the loop wakes next. Code that adds an earlier lease must wake the loop.
     wakes_at: AtomicI64,
     wake: Notify,
     closing: AtomicBool,
 }
 
-impl<T: Scheduled> Schedule<T> {
+impl Schedule {
     /// Makes the schedule for a loop on `runtime`.
     pub(super) fn new(runtime: Id) -> Arc<Self> {
         Arc::new(Self {
@@ -35,62 +38,54 @@ impl<T: Scheduled> Schedule<T> {
         })
     }
 
-    pub(super) fn runtime(&self) -> Id {
+    pub(crate) fn runtime(&self) -> Id {
         self.runtime
     }
 
-    /// Changes the queue under its mutex. References to checked items are dropped outside of the mutex; see
-    /// [`DueQueue::looked_at`].
-    fn with<R>(&self, change: impl FnOnce(&mut DueQueue<T>) -> R) -> R {
-        let (answer, looked_at) = self.queue.with(|queue| {
-            let answer = change(queue);
-            (answer, queue.looked_at())
+    /// Adds `lease` under `due`, in place of its earlier entry.
+    pub(super) fn file(&self, lease: &Arc<Lease>, due: Due) {
+        self.queue.with(|queue| {
+            let late = lease.next_look.swap(due.late, Ordering::AcqRel);
+            queue.file(Arc::downgrade(lease), late, due);
         });
-        drop(looked_at);
-        answer
-    }
-
-    /// Adds `item` under `due`. An earlier entry of the item becomes stale.
-    pub(super) fn file(&self, item: &Arc<T>, due: Due) {
-        self.with(|queue| queue.file(item, due));
-        // `wakes_at` is read after the item was added. In `sleeps_until`, the loop does the reverse: it stores
-        // `wakes_at`, and then checks the queue. So either this code wakes the loop, or the loop finds the item.
+        // `wakes_at` is read after the lease was added. In `sleeps_until`, the loop does the reverse: it stores
+        // `wakes_at`, and then checks the queue. So either this code wakes the loop, or the loop finds the lease.
         if due.late < self.wakes_at.load(Ordering::Acquire) {
             self.wake.notify_one();
         }
     }
 
-    /// Removes and returns the items that are due at `now`; see [`DueQueue::take_due`].
-    pub(super) fn take_due(&self, now: Moment) -> Vec<Arc<T>> {
-        self.with(|queue| queue.take_due(now))
+    /// Removes and returns the leases that are due at `now`; see [`DueQueue::take_due`].
+    pub(super) fn take_due(&self, now: Moment) -> Vec<Arc<Lease>> {
+        live(self.queue.with(|queue| queue.take_due(now)))
     }
 
-    /// Returns every live item in the queue.
-    pub(crate) fn items(&self) -> Vec<Arc<T>> {
-        self.with(|queue| {
+    /// Returns every lease of the queue that has not ended.
+    pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
+        live(self.queue.with(|queue| {
             if self.is_closing() {
-                // The loop has ended and no longer removes dead entries.
+                // The loop has ended and no longer removes entries.
                 queue.sweep();
             }
             queue.items()
-        })
+        }))
     }
 
     /// Returns when the next check is due, or `None` if the queue is empty.
     pub(super) fn next(&self) -> Option<i64> {
-        self.with(|queue| queue.next())
+        self.queue.with(|queue| queue.next())
     }
 
     /// Announces that the loop sleeps until the next check, or until `limit` if that is earlier. Returns `None` if an
-    /// earlier item was added in the meantime. In that case the loop must not sleep.
+    /// earlier lease was added in the meantime. In that case the loop must not sleep.
     pub(super) fn sleeps_until(&self, limit: i64) -> Option<i64> {
         let next = self.next().unwrap_or(i64::MAX).min(limit);
         self.wakes_at.store(next, Ordering::Release);
-        // An item that was added before `wakes_at` was stored did not wake the loop, so the queue is checked again.
+        // A lease that was added before `wakes_at` was stored did not wake the loop, so the queue is checked again.
         (self.next().unwrap_or(i64::MAX) >= next).then_some(next)
     }
 
-    /// Completes when the loop must end, or when an item was added that is due before the loop wakes.
+    /// Completes when the loop must end, or when a lease was added that is due before the loop wakes.
     pub(super) async fn woken(&self) {
         self.wake.notified().await;
     }
@@ -106,22 +101,24 @@ impl<T: Scheduled> Schedule<T> {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Records that the loop has ended and no longer checks its items. Live items stay in the queue.
+    /// Records that the loop has ended and no longer checks its leases. Live leases stay in the queue.
     pub(super) fn end(&self) {
         self.close();
-        self.with(DueQueue::sweep);
+        self.queue.with(DueQueue::sweep);
     }
 
-    /// Returns whether the loop has ended and left no live items.
+    /// Returns whether the loop has ended and left no live leases.
     pub(super) fn is_over(&self) -> bool {
-        if !self.is_closing() {
-            return false;
-        }
-        self.with(|queue| {
-            queue.sweep();
-            queue.len() == 0
-        })
+        self.is_closing() && self.leases().is_empty()
     }
+}
+
+/// Returns the leases that have not ended, and that were not added again with another time.
+fn live(filed: Vec<Filed<Lease>>) -> Vec<Arc<Lease>> {
+    let filed = filed.into_iter().filter_map(|(late, lease)| lease.upgrade().map(|lease| (late, lease)));
+    let live =
+        filed.filter(|(late, lease)| lease.next_look.load(Ordering::Acquire) == *late && !lease.has_ended());
+    live.map(|(_, lease)| lease).collect()
 }
 
 #[cfg(test)]
@@ -132,68 +129,6 @@ mod tests {
 
     use super::super::due_queue::MIN_SWEEP;
     use super::*;
-    use crate::clock::Clock;
-
-    /// An item whose other references are all dropped while the schedule checks it.
-    struct Goes {
-        next_look: AtomicI64,
-        itself: Mutex<Option<Arc<Self>>>,
-        schedule: Arc<Schedule<Self>>,
-        _outside: crate::sync::OutsideOfLocks,
-    }
-
-    impl Scheduled for Goes {
-        fn next_look(&self) -> &AtomicI64 {
-            &self.next_look
-        }
-
-        fn has_ended(&self) -> bool {
-            // This simulates another thread that drops its guard at this moment.
-            self.itself.lock().take().is_some()
-        }
-    }
-
-    impl Drop for Goes {
-        fn drop(&mut self) {
-            // This simulates a log subscriber that uses a lock when the span of the item ends.
-            let _ = self.schedule.next();
-        }
-    }
-
-    #[test]
-    fn the_last_reference_to_an_item_goes_outside_of_the_lock() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let looks: [fn(&Schedule<Goes>); 4] = [
-            |schedule| schedule.end(),
-            |schedule| assert!(schedule.items().is_empty()),
-            |schedule| {
-                assert!(schedule.take_due(Clock::Suspend.now().plus(Duration::from_secs(60))).is_empty())
-            },
-            |schedule| {
-                schedule.close();
-                assert!(schedule.is_over());
-            },
-        ];
-        for look in looks {
-            let schedule = Schedule::new(runtime.handle().id());
-            let item = Arc::new(Goes {
-                next_look: AtomicI64::new(0),
-                itself: Mutex::default(),
-                schedule: Arc::clone(&schedule),
-                _outside: crate::sync::OutsideOfLocks::default(),
-            });
-            schedule.file(&item, Due::exactly(Clock::Suspend.now()));
-            let weak = Arc::downgrade(&item);
-            item.itself.with(|itself| *itself = Some(Arc::clone(&item)));
-            drop(item);
-            // The check runs on a separate thread, because a drop of the item under the mutex would deadlock.
-            let looked = std::thread::spawn(move || look(&schedule));
-            let ends = std::iter::repeat_with(|| std::thread::sleep(Duration::from_millis(10)));
-            assert!(ends.take(6_000).any(|()| looked.is_finished()), "a deadlock");
-            looked.join().expect("no panic");
-            assert!(weak.upgrade().is_none(), "it is gone");
-        }
-    }
 
     #[tokio::test(start_paused = true)]
     async fn stale_and_dead_entries_are_dropped_and_live_ones_are_not() {
@@ -212,9 +147,9 @@ mod tests {
         for ms in 0..10_000 {
             queue.file(again.lease(), due(10_000 - ms));
         }
-        let filed = queue.with(|queue| queue.len());
+        let filed = queue.queue.with(|queue| queue.len());
         assert!(filed <= 2 * MIN_SWEEP, "{filed} entries for two leases");
-        assert_eq!(queue.items().len(), 2);
+        assert_eq!(queue.leases().len(), 2);
         assert_eq!(
             queue.take_due(start.plus(Duration::from_millis(4_999))).len(),
             1,

@@ -13,7 +13,7 @@ use crate::clock::Moment;
 /// a session with a long timeout would report late that its locks are endangered.
 const SESSION_LOOK: Duration = Duration::from_secs(2);
 
-impl Schedule<Lease> {
+impl Schedule {
     /// Watches a new lease, which the store granted for `length`. If `length` is shorter than the ttl, the first
     /// renewal is still due after a third of `length`. A renewal at once would cost every short hold a request.
     pub(crate) fn watch(&self, lease: &Arc<Lease>, length: Duration) {

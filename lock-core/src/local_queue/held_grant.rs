@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::fence_sequence::FenceSequence;
-use crate::atomic_moment::AtomicMoment;
 use crate::backend::Claim;
 use crate::clock::Moment;
 use crate::pending::Cleanup;
@@ -16,16 +15,14 @@ use crate::sync::Mutex;
 pub(crate) struct HeldGrant {
     pub(super) cleanup: Arc<Cleanup>,
     pub(crate) claim: Claim,
-    deadline: AtomicMoment,
-    store_until: AtomicMoment,
-    confirmed: AtomicMoment,
+    bounds: Mutex<Bounds>,
     /// The number of hand-offs of this grant so far.
     handoffs: AtomicU64,
     /// The fencing tokens of the earlier holders.
     earlier: Mutex<Option<FenceSequence>>,
 }
 
-/// The times until which a grant is held, and the time of its last confirmation.
+/// The times until which a grant is held, and the time of its last confirmation. They only move forward.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// The time until which the grant is certainly held without another renewal.
@@ -41,9 +38,7 @@ impl HeldGrant {
     pub(crate) fn new(cleanup: &Arc<Cleanup>, claim: Claim, bounds: Bounds) -> Self {
         Self {
             cleanup: Arc::clone(cleanup),
-            deadline: AtomicMoment::new(bounds.deadline),
-            store_until: AtomicMoment::new(bounds.store_until),
-            confirmed: AtomicMoment::new(bounds.confirmed),
+            bounds: Mutex::new(bounds),
             handoffs: AtomicU64::new(claim.handoffs),
             earlier: Mutex::default(),
             claim,
@@ -60,30 +55,32 @@ impl HeldGrant {
     }
 
     pub(crate) fn bounds(&self) -> Bounds {
-        Bounds { deadline: self.deadline(), store_until: self.store_until(), confirmed: self.confirmed() }
+        *self.bounds.lock()
     }
 
     pub(crate) fn deadline(&self) -> Moment {
-        self.deadline.get()
+        self.bounds().deadline
     }
 
     pub(crate) fn store_until(&self) -> Moment {
-        self.store_until.get()
+        self.bounds().store_until
     }
 
     pub(crate) fn confirmed(&self) -> Moment {
-        self.confirmed.get()
+        self.bounds().confirmed
     }
 
     /// Records that the store may have the grant until `until`.
     pub(crate) fn may_last(&self, until: Moment) {
-        self.store_until.raise(until);
+        self.bounds.with(|bounds| bounds.store_until = bounds.store_until.latest(until));
     }
 
     /// Records that the grant is certainly held until `deadline`, after a successful request that was sent at `sent`.
     pub(crate) fn lasts(&self, sent: Moment, deadline: Moment) {
-        self.deadline.raise(deadline);
-        self.confirmed.raise(sent);
+        self.bounds.with(|bounds| {
+            bounds.deadline = bounds.deadline.latest(deadline);
+            bounds.confirmed = bounds.confirmed.latest(sent);
+        });
     }
 
     pub(crate) fn handoffs(&self) -> u64 {

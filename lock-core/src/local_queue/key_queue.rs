@@ -22,12 +22,6 @@ pub(super) struct Effects {
     pub(super) unused: Vec<LeftEntry>,
 }
 
-impl Effects {
-    pub(super) fn is_empty(&self) -> bool {
-        self.notify.is_empty() && self.unused.is_empty()
-    }
-}
-
 /// The results of a reclaim of hand-offs and turns from waiters that are not being polled. A turn is the duty to send
 /// the next request for the queue.
 #[derive(Debug, Default)]

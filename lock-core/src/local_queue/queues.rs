@@ -4,11 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::futures::Notified;
-
 use super::handoff::Handoff;
 use super::key_queue::{Effects, KeyQueue, Passed, Reclaimed};
-use super::last_answer::LastAnswer;
 use super::lingering_keys::LingeringKeys;
 use super::recently_held::RecentlyHeld;
 use super::reclaim::ReclaimSignal;
@@ -45,7 +42,8 @@ pub(crate) struct LocalQueue {
     /// load here.
     queues: AtomicUsize,
     recently_held: RecentlyHeld,
-    pub(super) signal: ReclaimSignal,
+    /// Raised while a call of [`reclaim`](Self::reclaim) is needed.
+    pub(crate) signal: ReclaimSignal,
     pub(super) lingering: LingeringKeys,
     /// Whether the store notifies a holder when others wait elsewhere. If not, the holder assumes at any time that
     /// others may wait.
@@ -298,31 +296,12 @@ impl LocalQueue {
 
     /// Carries out `effects`. Call this without a lock, because a waker or the release of a queue entry may run code of
     /// the application.
-    #[inline]
     pub(super) fn carry_out(&self, effects: Effects) {
-        // Usually there is no such work.
-        if !effects.is_empty() {
-            self.carry_out_all(effects);
-        }
-    }
-
-    fn carry_out_all(&self, effects: Effects) {
         if !effects.notify.is_empty() {
             self.signal.raise();
         }
         effects.notify.into_iter().for_each(|node| node.notify());
         drop(effects.unused);
-    }
-
-    /// Returns whether a call of [`reclaim`](Self::reclaim) is needed, because a waiter may not have accepted its
-    /// hand-off.
-    pub(crate) fn needs_reclaim(&self) -> bool {
-        self.signal.is_raised()
-    }
-
-    /// Completes when a reclaim becomes needed. Enable this future before you call `needs_reclaim`.
-    pub(crate) fn reclaim_needed(&self) -> Notified<'_> {
-        self.signal.raised()
     }
 
     /// Reclaims hand-offs that waiters have not accepted within `patience`, because these waiters are not polled. Each
@@ -363,25 +342,6 @@ impl LocalQueue {
         self.carry_out(effects.unwrap_or_default());
         // If the key no longer has a queue, the entry was not passed on. Dropping the entry releases it at the store.
         drop(entry);
-    }
-
-    /// Records an answer of the store for the waiters of `key`.
-    pub(super) fn note_answer(&self, key: &Key, answer: LastAnswer) {
-        self.with(key, |queue| answer.replace(&mut queue.last_answer));
-    }
-
-    /// Returns the last answer of the store to the waiters of `key`.
-    pub(super) fn last_answer(&self, key: &Key) -> Option<LastAnswer> {
-        self.with(key, |queue| queue.last_answer.as_ref().map(LastAnswer::copy)).flatten()
-    }
-
-    pub(super) fn is_head(&self, key: &Key, node: &Arc<WaiterNode>) -> bool {
-        self.with(key, |queue| queue.is_head(node)).unwrap_or(false)
-    }
-
-    /// Returns whether `node` is the first or the second waiter of the queue.
-    pub(super) fn is_head_or_next(&self, key: &Key, node: &Arc<WaiterNode>) -> bool {
-        self.with(key, |queue| queue.is_head_or_next(node)).unwrap_or(false)
     }
 
     /// Returns whether the last request probably found `key` held.

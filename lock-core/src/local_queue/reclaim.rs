@@ -17,7 +17,7 @@ pub(crate) const RECLAIM_AFTER: Duration = Duration::from_millis(250);
 /// A timer for each hand-off would cost more than the hand-off. So one flag serves all keys, and the renewer checks all
 /// keys in one pass.
 #[derive(Debug, Default)]
-pub(super) struct ReclaimSignal {
+pub(crate) struct ReclaimSignal {
     raised: AtomicBool,
     changed: Notify,
 }
@@ -41,11 +41,13 @@ impl ReclaimSignal {
         self.raised.store(true, Ordering::SeqCst);
     }
 
-    pub(super) fn is_raised(&self) -> bool {
+    /// Returns whether a waiter may not have accepted its hand-off.
+    pub(crate) fn is_raised(&self) -> bool {
         self.raised.load(Ordering::SeqCst)
     }
 
-    pub(super) fn raised(&self) -> Notified<'_> {
+    /// Completes when the signal is raised. Enable this future before you call [`is_raised`](Self::is_raised).
+    pub(crate) fn raised(&self) -> Notified<'_> {
         self.changed.notified()
     }
 }

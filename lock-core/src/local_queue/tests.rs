@@ -240,7 +240,7 @@ async fn a_grant_that_ceases_to_linger_counts_as_being_released_in_the_same_step
     let locks = LockManager::in_memory();
     let guard = locks.lock("k").ttl(TTL).linger(Duration::from_secs(1)).acquire().await.expect("it is free");
     let (engine, key) = (Arc::clone(&guard.lease().engine), guard.lease().claim().key.clone());
-    let begun = || engine.cleanup.under_way.first(&key, u64::MAX, || engine.clock.now()).is_some();
+    let begun = || engine.cleanup.under_way.first(&key, u64::MAX, engine.clock.now()).is_some();
     guard.release().await.expect("it lingers");
     assert!(engine.local_queue.lingers(&key) && !begun());
     let ended = engine.local_queue.take_all_lingering(|_| true);

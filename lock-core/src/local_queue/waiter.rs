@@ -40,21 +40,22 @@ impl<'a> Waiter<'a> {
 
     /// Records an answer that the store sent to this waiter. All waiters of the key can read it.
     pub(crate) fn note_answer(&self, answer: &LastAnswer) {
-        self.local_queue.note_answer(&self.key, answer.copy());
+        self.local_queue.with(&self.key, |queue| answer.copy().replace(&mut queue.last_answer));
     }
 
     /// Returns the last answer of the store to any waiter of this key.
     pub(crate) fn last_answer(&self) -> Option<LastAnswer> {
-        self.local_queue.last_answer(&self.key)
+        self.local_queue.with(&self.key, |queue| queue.last_answer.as_ref().map(LastAnswer::copy)).flatten()
     }
 
     /// Returns whether this waiter is the head: the first in the queue. The other waiters send no requests.
     pub(crate) fn is_head(&self) -> bool {
-        self.local_queue.is_head(&self.key, &self.node)
+        self.local_queue.with(&self.key, |queue| queue.is_head(&self.node)).unwrap_or(false)
     }
 
+    /// Returns whether this waiter is the first or the second in the queue.
     pub(crate) fn is_head_or_next(&self) -> bool {
-        self.local_queue.is_head_or_next(&self.key, &self.node)
+        self.local_queue.with(&self.key, |queue| queue.is_head_or_next(&self.node)).unwrap_or(false)
     }
 
     /// Returns the number of other waiters in the queue.
@@ -138,11 +139,7 @@ impl<'a> Waiter<'a> {
     }
 
     /// Leaves the queue, and passes `entry`, an entry in the store's queue, to the next waiter.
-    pub(crate) fn leave_with(mut self, entry: Option<LeftEntry>) {
-        self.leave(entry);
-    }
-
-    fn leave(&mut self, entry: Option<LeftEntry>) {
+    pub(crate) fn leave(&mut self, entry: Option<LeftEntry>) {
         if self.served {
             return;
         }

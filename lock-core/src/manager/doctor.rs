@@ -65,8 +65,8 @@ impl LockManager {
     pub async fn doctor(&self) -> Result<Vec<Finding>> {
         let engine = self.engine();
         engine.check_open()?;
-        let mut findings = engine.inside(engine.store.doctor()).await?;
-        match engine.inside(engine.store.ping()).await {
+        let mut findings = engine.inside(engine.store.backend.doctor_dyn()).await?;
+        match engine.inside(engine.store.backend.ping_dyn()).await {
             Ok(ping) => {
                 let new: Vec<_> =
                     ping.degraded.iter().filter(|sentence| !is_told(sentence, &findings)).collect();

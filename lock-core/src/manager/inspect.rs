@@ -59,7 +59,7 @@ impl LockManager {
         engine.check_open()?;
         let namespaced = !engine.namespace.is_empty();
         let prefix = if namespaced { format!("{}:{prefix}", engine.namespace) } else { prefix.to_owned() };
-        let mut listed = engine.inside(engine.store.list(&prefix, namespaced, LIMIT)).await?;
+        let mut listed = engine.inside(engine.store.backend.list_dyn(&prefix, namespaced, LIMIT)).await?;
         listed.locks.iter_mut().for_each(|lock| strip(lock, &engine.namespace));
         Ok(listed)
     }
@@ -98,7 +98,7 @@ impl LockManager {
         let engine = self.engine();
         engine.check_open()?;
         let key = key.into_key()?.in_namespace(&engine.namespace);
-        let mut found = engine.inside(engine.store.inspect(&key)).await?;
+        let mut found = engine.inside(engine.store.backend.inspect_dyn(&key)).await?;
         found.iter_mut().for_each(|lock| strip(lock, &engine.namespace));
         Ok(found)
     }
@@ -166,7 +166,7 @@ impl LockManager {
         let engine = self.engine();
         engine.check_open()?;
         let key = key.into_key()?.in_namespace(&engine.namespace);
-        let done = engine.inside(engine.store.force_release(&key, id)).await?;
+        let done = engine.inside(engine.store.backend.force_release_dyn(&key, id)).await?;
         if done {
             let shown = engine.observer.redact_key(&key, None);
             tracing::warn!(lock.key = %shown, lock.grant = %id, reason, "a lock was taken from its holder by force");

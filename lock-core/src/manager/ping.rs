@@ -50,6 +50,6 @@ impl LockManager {
     pub async fn ping(&self) -> Result<Ping> {
         let engine = self.engine();
         engine.check_open()?;
-        engine.inside(engine.store.ping()).await
+        engine.inside(engine.store.backend.ping_dyn()).await
     }
 }

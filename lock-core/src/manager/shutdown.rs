@@ -65,7 +65,7 @@ impl LockManager {
             let _ = tokio::time::timeout(LAST_ANSWERS, engine.settled()).await;
         }
         report.unanswered = engine.cleanup.pending() + engine.acquiring();
-        engine.store.close().await;
+        engine.store.backend.close_dyn().await;
         engine.observer.events.close();
         report
     }

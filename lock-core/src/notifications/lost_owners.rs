@@ -1,11 +1,11 @@
 //! Stores the owners whose grants the store has reported as lost.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::LossReason;
 use crate::owner::Owner;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::Mutex;
 
 /// The owners whose grants the store has recently reported as lost.
 ///
@@ -15,13 +15,8 @@ use crate::sync::{Mutex, MutexGuard};
 pub(crate) struct LostOwners {
     /// Whether there are any reports. Every grant reads this flag, because it is cheaper than the list.
     any: AtomicBool,
-    last: Mutex<Last>,
-}
-
-#[derive(Debug, Default)]
-struct Last {
-    in_order: VecDeque<Owner>,
-    reasons: HashMap<Owner, LossReason>,
+    /// The reports in order of arrival.
+    last: Mutex<VecDeque<(Owner, LossReason)>>,
 }
 
 impl LostOwners {
@@ -29,34 +24,25 @@ impl LostOwners {
     /// the same time.
     const KEPT: usize = 1_024;
 
-    /// Records a report. A later reason for the same owner replaces an earlier reason.
+    /// Records a report.
     pub(crate) fn note(&self, owners: &[Owner], reason: LossReason) {
-        let mut last = self.last();
-        for owner in owners {
-            if last.reasons.insert(*owner, reason).is_none() {
-                last.in_order.push_back(*owner);
-            }
-        }
-        // The last report is always stored completely, because any of its grants may have no lease at the moment.
-        while last.in_order.len() > Self::KEPT.max(owners.len()) {
-            let oldest = last.in_order.pop_front();
-            oldest.and_then(|oldest| last.reasons.remove(&oldest));
-        }
+        self.last.with(|last| {
+            last.extend(owners.iter().map(|owner| (*owner, reason)));
+            // The last report is always stored completely, because any of its grants may have no lease at the moment.
+            last.drain(..last.len().saturating_sub(Self::KEPT.max(owners.len())));
+        });
         // The flag is set before the report searches for leases. Code that creates a lease first adds the lease to the
         // schedule, and then reads the flag. So either the report finds the lease, or that code finds the report.
         self.any.store(true, Ordering::SeqCst);
     }
 
-    /// Returns the reason why the grant of `owner` was recently lost, if it was.
+    /// Returns the last reason why the grant of `owner` was recently lost, if it was.
     pub(crate) fn reason(&self, owner: Owner) -> Option<LossReason> {
         if !self.any.load(Ordering::SeqCst) {
             return None;
         }
-        self.last().reasons.get(&owner).copied()
-    }
-
-    fn last(&self) -> MutexGuard<'_, Last> {
-        self.last.lock()
+        let last = self.last.lock();
+        last.iter().rev().find(|(lost, _)| *lost == owner).map(|(_, reason)| *reason)
     }
 }
 
@@ -79,7 +65,6 @@ mod tests {
         assert!(many.iter().all(|owner| lost.reason(*owner) == Some(LossReason::SessionEnded)));
         assert_eq!(lost.reason(first), None, "forgotten by now");
         lost.note(&[first], LossReason::Forced);
-        assert_eq!(lost.last().in_order.len(), LostOwners::KEPT);
-        assert_eq!(lost.last().reasons.len(), LostOwners::KEPT);
+        assert_eq!(lost.last.lock().len(), LostOwners::KEPT);
     }
 }

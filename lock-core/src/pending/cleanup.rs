@@ -12,7 +12,7 @@ use tokio::task::unconstrained;
 
 use super::under_way::{ReleaseUnderWay, ReleasesUnderWay};
 use crate::backend::{Capability, Claim, LeaseScope, Placement, Released};
-use crate::background::{Background, Inside};
+use crate::background::Background;
 use crate::backoff::Pauses;
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind};
@@ -48,7 +48,7 @@ pub(crate) struct Cleanup {
     pub(crate) store: Store,
     pub(crate) capability: Capability,
     pub(crate) clock: Clock,
-    background: Arc<Background>,
+    pub(crate) background: Arc<Background>,
     /// The waiters of this process. The reference is weak, because the waiters have claims and grants that refer to
     /// this value.
     waiters: Weak<dyn FreedKeys>,
@@ -87,7 +87,7 @@ impl std::fmt::Debug for Cleanup {
 
 impl Cleanup {
     pub(crate) fn new(store: Store, background: Arc<Background>, waiters: Weak<dyn FreedKeys>) -> Arc<Self> {
-        let capability = store.capability();
+        let capability = store.backend.capability_dyn();
         Arc::new(Self {
             store,
             capability,
@@ -183,16 +183,6 @@ impl Cleanup {
             under_way: None,
             context,
         });
-    }
-
-    /// Returns the background runtime, or `None` if it has ended.
-    pub(crate) fn runtime(&self) -> Option<tokio::runtime::Handle> {
-        self.background.runtime()
-    }
-
-    /// Runs `call` to its end, as [`Background::inside`] does.
-    pub(crate) fn inside<F: Future>(&self, call: F) -> Inside<'_, F> {
-        self.background.inside(call)
     }
 
     fn start(self: &Arc<Self>, release: PendingRelease) {

@@ -7,19 +7,18 @@
 //! A release delays acquisitions until at most [`PATIENCE`] after its start. By default, a caller whose body has ended
 //! waits for the release equally long.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::backend::{Claim, MoreKeys};
 use crate::clock::Moment;
-use crate::key::{Key, KeyMap};
-use crate::sync::{Mutex, MutexGuard, Notify};
+use crate::key::Key;
+use crate::sync::{Mutex, Notify};
 
 /// How long a release delays the next acquisition of its key, counted from the start of the release.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-const SHARDS: usize = 16;
 
 /// An unanswered release, for which an acquisition of the same key waits.
 #[derive(Debug)]
@@ -41,23 +40,11 @@ impl Unanswered {
     }
 }
 
-/// The unanswered releases of one manager, by key.
-#[derive(Debug)]
+/// The unanswered releases of one manager, by key and number.
+#[derive(Debug, Default)]
 pub(crate) struct ReleasesUnderWay {
-    shards: [Mutex<KeyMap<Vec<Arc<Unanswered>>>>; SHARDS],
-    /// The number of keys in all shards. While it is zero, an acquisition needs no lookup.
-    keys: AtomicUsize,
+    all: Mutex<BTreeMap<(Key, u64), Arc<Unanswered>>>,
     begun: AtomicU64,
-}
-
-impl Default for ReleasesUnderWay {
-    fn default() -> Self {
-        Self {
-            shards: std::array::from_fn(|_| Mutex::default()),
-            keys: AtomicUsize::new(0),
-            begun: AtomicU64::new(0),
-        }
-    }
 }
 
 impl ReleasesUnderWay {
@@ -71,15 +58,9 @@ impl ReleasesUnderWay {
             number: self.begun.fetch_add(1, Ordering::AcqRel),
             until: now.plus(PATIENCE),
         });
-        for key in claim.keys() {
-            let mut shard = self.shard(key);
-            // Most keys have only one release at a time, so the list begins with room for one.
-            let releases = shard.entry(key.clone()).or_insert_with(|| Vec::with_capacity(1));
-            if releases.is_empty() {
-                self.keys.fetch_add(1, Ordering::AcqRel);
-            }
-            releases.push(Arc::clone(&release));
-        }
+        self.all.with(|all| {
+            all.extend(claim.keys().map(|key| ((key.clone(), release.number), Arc::clone(&release))));
+        });
         ReleaseUnderWay { all: Arc::clone(self), release }
     }
 
@@ -89,33 +70,11 @@ impl ReleasesUnderWay {
     }
 
     /// Returns the first release of `key` that may delay an acquisition: its number is below `before`, and its `until`
-    /// is after the time that `now` returns.
-    pub(crate) fn first(
-        &self,
-        key: &Key,
-        before: u64,
-        now: impl FnOnce() -> Moment,
-    ) -> Option<Arc<Unanswered>> {
-        if self.keys.load(Ordering::Acquire) == 0 {
-            return None;
-        }
-        let shard = self.shard(key);
-        let (releases, now) = (shard.get(key)?, now());
-        releases.iter().find(|release| !release.until.is_past(now) && release.number < before).cloned()
-    }
-
-    fn remove(&self, key: &Key, release: &Arc<Unanswered>) {
-        let mut shard = self.shard(key);
-        let Some(releases) = shard.get_mut(key) else { return };
-        releases.retain(|other| !Arc::ptr_eq(other, release));
-        if releases.is_empty() {
-            shard.remove(key);
-            self.keys.fetch_sub(1, Ordering::AcqRel);
-        }
-    }
-
-    fn shard(&self, key: &Key) -> MutexGuard<'_, KeyMap<Vec<Arc<Unanswered>>>> {
-        self.shards[key.shard(SHARDS)].lock()
+    /// is after `now`.
+    pub(crate) fn first(&self, key: &Key, before: u64, now: Moment) -> Option<Arc<Unanswered>> {
+        let all = self.all.lock();
+        let mut releases = all.range((key.clone(), 0)..(key.clone(), before));
+        releases.find(|(_, release)| !release.until.is_past(now)).map(|(_, release)| Arc::clone(release))
     }
 }
 
@@ -129,8 +88,10 @@ pub(crate) struct ReleaseUnderWay {
 
 impl Drop for ReleaseUnderWay {
     fn drop(&mut self) {
-        let Unanswered { key, more, .. } = &*self.release;
-        std::iter::once(key).chain(more.iter()).for_each(|key| self.all.remove(key, &self.release));
+        let Unanswered { key, more, number, .. } = &*self.release;
+        self.all.all.with(|all| {
+            std::iter::once(key).chain(more.iter()).for_each(|key| drop(all.remove(&(key.clone(), *number))));
+        });
         self.release.over.store(true, Ordering::Release);
         self.release.changed.notify_waiters();
     }
@@ -152,7 +113,7 @@ mod tests {
     #[tokio::test]
     async fn a_release_is_there_for_each_of_its_keys_until_it_is_over() {
         let (all, now) = (Arc::<ReleasesUnderWay>::default(), Clock::Suspend.now());
-        let first = |key: &str| all.first(&Key::new(key).expect("a key"), all.begun(), || now);
+        let first = |key: &str| all.first(&Key::new(key).expect("a key"), all.begun(), now);
         let one = all.add(&claim(["a", "b"]), now);
         let two = all.add(&claim(["b", "c"]), now);
         let waited_for = first("b").expect("the first of the two");
@@ -162,7 +123,7 @@ mod tests {
         waited_for.over().await;
         assert!(first("a").is_none() && first("b").is_some());
         drop(two);
-        assert_eq!(all.keys.load(Ordering::Acquire), 0);
+        assert!(all.all.lock().is_empty());
     }
 
     #[test]
@@ -170,10 +131,10 @@ mod tests {
         let (all, now) = (Arc::<ReleasesUnderWay>::default(), Clock::Suspend.now());
         let key = Key::new("a").expect("a key");
         let _release = all.add(&claim(["a", "b"]), now);
-        assert!(all.first(&key, all.begun(), || now.plus(PATIENCE / 2)).is_some());
-        assert!(all.first(&key, all.begun(), || now.plus(PATIENCE * 2)).is_none());
+        assert!(all.first(&key, all.begun(), now.plus(PATIENCE / 2)).is_some());
+        assert!(all.first(&key, all.begun(), now.plus(PATIENCE * 2)).is_none());
         let (begun, key) = (all.begun(), Key::new("c").expect("a key"));
         let _later = all.add(&claim(["c", "d"]), now);
-        assert!(all.first(&key, begun, || now).is_none(), "it began after the acquisition");
+        assert!(all.first(&key, begun, now).is_none(), "it began after the acquisition");
     }
 }

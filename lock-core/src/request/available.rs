@@ -44,7 +44,8 @@ impl LockRequest {
             let detail = format!("the {} store cannot say who holds its locks", engine.capability.store);
             return Err(LockError::new(Kind::Unsupported, detail).with_key(key));
         }
-        let found = engine.inside(engine.store.inspect(key)).await.map_err(|error| error.or_key(key))?;
+        let found =
+            engine.inside(engine.store.backend.inspect_dyn(key)).await.map_err(|error| error.or_key(key))?;
         let Some(info) = found else { return Ok(of) };
         if info.mode != mode {
             let detail = format!("it is in use as {} and was asked for as {}", info.mode.name(), mode.name());

@@ -220,7 +220,7 @@ async fn a_grant_that_is_gone_neither_lingers_nor_goes_on() {
     renewer.answered(&lease, secs(3), Renewal::NotOwned);
     assert!(!local_queue.lingers(&lease.claim().key));
     assert_eq!(
-        lease.engine.reported_lost(lease.claim().owner),
+        lease.engine.lost.reason(lease.claim().owner),
         Some(LossReason::Taken),
         "on its way to another"
     );
