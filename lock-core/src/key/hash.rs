@@ -1,6 +1,6 @@
 //! Calculates the hash of a key, once per key.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 
 use once_cell::sync::Lazy;
 
@@ -12,29 +12,8 @@ pub(super) fn hash_of(text: &str) -> u64 {
     STATE.hash_one(text)
 }
 
-/// A hasher that returns the hash value that a key writes into it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct HashOfKey(u64);
-
-impl Hasher for HashOfKey {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-
-    // Keys do not call this method, because a key writes a single number.
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = STATE.hash_one((self.0, bytes));
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use crate::key::{Key, KeyBuilder, KeyMap};
 
     /// A store returns only the text of a key. A key that is created from that text must find the same entry.
@@ -53,19 +32,5 @@ mod tests {
             let again = Key::new(key.as_str()).expect("a key");
             assert_eq!((map.get(&again), again.shard(32)), (Some(&1), key.shard(32)), "{key}");
         }
-    }
-
-    /// The keys of one shard must differ in the bits that the map uses. Otherwise they would all collide in the map.
-    #[test]
-    fn the_keys_of_one_shard_differ_in_the_bits_of_its_map() {
-        let keys = (0..10_000).map(|i| Key::new(&format!("order:{i}")).expect("a key"));
-        let of_one_shard: Vec<_> = keys.filter(|key| key.shard(32) == 0).collect();
-        let buckets: HashSet<_> = of_one_shard.iter().map(|key| key.hash_value() % 256).collect();
-        assert!(
-            of_one_shard.len() > 200 && buckets.len() > 100,
-            "{} of {}",
-            buckets.len(),
-            of_one_shard.len()
-        );
     }
 }

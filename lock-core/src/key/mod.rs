@@ -49,7 +49,6 @@
 //! # Ok::<(), lock_core::LockError>(())
 //! ```
 
-mod bad_key;
 mod blame;
 mod builder;
 mod digest;
@@ -61,7 +60,6 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use bad_key::BadKey;
 pub use builder::KeyBuilder;
 pub(crate) use name::KeyMap;
 pub use name::{IntoKey, Key};

@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use super::hash::HashOfKey;
 use super::{digest, hash};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// A map from keys to values, which uses the hash that is stored in the key.
-pub(crate) type KeyMap<V> = HashMap<Key, V, BuildHasherDefault<HashOfKey>>;
+/// A map from keys to values. It hashes the random hash that is stored in the key, so its hasher needs no random state,
+/// and all maps of a process have the same order.
+pub(crate) type KeyMap<V> = HashMap<Key, V, BuildHasherDefault<DefaultHasher>>;
 
 /// The rendered name of what is locked, such as `order:42`.
 ///
@@ -108,8 +108,7 @@ impl Key {
         &self.text
     }
 
-    /// Returns the index of the shard, out of `shards`, to which the key belongs. The shard and the position of the key
-    /// in the [`KeyMap`] of the shard depend on different bits of the hash.
+    /// Returns the index of the shard, out of `shards`, to which the key belongs.
     pub(crate) fn shard(&self, shards: usize) -> usize {
         #[allow(clippy::cast_possible_truncation, reason = "the upper bits are cut off before")]
         let half = (self.hash >> 32) as u32 as usize;

@@ -9,7 +9,7 @@ use super::wait::Wait;
 use crate::backend::{LatchState, LatchStep};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::hub::Hub;
-use crate::key::{BadKey, IntoKey, Key};
+use crate::key::{IntoKey, Key};
 
 /// A count-down latch that all processes share. A program sets the latch to a count once, and then counts it down. When
 /// the count reaches zero, the latch opens for all waiters. [`LockManager::latch`](crate::LockManager::latch) creates a
@@ -59,14 +59,14 @@ use crate::key::{BadKey, IntoKey, Key};
 #[must_use = "a latch does nothing until it is set, counted down or waited for"]
 pub struct CountDownLatch {
     hub: Arc<Hub>,
-    key: Result<Key, BadKey>,
+    key: Result<Key, Arc<LockError>>,
     ttl: Duration,
 }
 
 impl CountDownLatch {
     pub(crate) fn new(hub: Arc<Hub>, key: impl IntoKey) -> Self {
         let key = key.into_key().map(|key| key.in_namespace(&hub.engine.namespace));
-        let key = key.map_err(|error| BadKey::new(&error));
+        let key = key.map_err(Arc::new);
         let ttl = hub.engine.profiles.defaults.ttl();
         Self { hub, key, ttl }
     }
@@ -215,7 +215,7 @@ impl CountDownLatch {
 
     /// Checks without I/O that the key is valid and the store has latches, and returns the key.
     fn checked(&self) -> Result<&Key> {
-        let key = self.key.as_ref().map_err(BadKey::error)?;
+        let key = self.key.as_ref().map_err(|error| error.without_source())?;
         self.check().map_err(|error| error.with_latch(key))?;
         Ok(key)
     }
@@ -241,7 +241,7 @@ impl fmt::Debug for CountDownLatch {
         let mut latch = f.debug_struct("CountDownLatch");
         match &self.key {
             Ok(key) => latch.field("key", &self.hub.engine.observer.redact_key(key, None).to_string()),
-            Err(bad) => latch.field("key", &bad.kind),
+            Err(bad) => latch.field("key", &bad.kind()),
         };
         latch.field("ttl", &self.ttl).finish_non_exhaustive()
     }

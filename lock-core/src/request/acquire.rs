@@ -8,7 +8,6 @@ use crate::acquire::{self, Plan};
 use crate::error::{LockErrorKind, Result};
 use crate::guard::body;
 use crate::guard::{LockGuard, LockHandle};
-use crate::key::BadKey;
 use crate::options::{OnLost, Resolved, find};
 use crate::strategy;
 
@@ -185,7 +184,7 @@ impl LockRequest {
             template: self.template,
             is_part: false,
             hub: self.hub,
-            key: self.key.map_err(|bad| bad.error())?,
+            key: self.key.map_err(|error| error.without_source())?,
             more: self.more,
         };
         plan.check().map_err(|error| error.with_key(&plan.key))?;
@@ -194,7 +193,7 @@ impl LockRequest {
 
     /// Moves the options out of the request, completed and checked.
     fn resolve(&mut self) -> Result<Box<Resolved>> {
-        let key = self.key.as_ref().map_err(BadKey::error)?;
+        let key = self.key.as_ref().map_err(|error| error.without_source())?;
         let mut options = self.options.take().map(|own| own.options).unwrap_or_default();
         options.kind = self.kind;
         let (profiles, own_linger) = (&self.hub.engine.profiles, options.linger);

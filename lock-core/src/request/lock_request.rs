@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::backend::MoreKeys;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::hub::Hub;
-use crate::key::{BadKey, IntoKey, Key};
+use crate::key::{IntoKey, Key};
 use crate::kind::Kind;
 use crate::options::{Profile, Usual};
 use crate::strategy::Strategy;
@@ -44,7 +44,7 @@ use crate::strategy::Strategy;
 #[must_use = "a request does nothing until `acquire`, `try_acquire`, `run` or `run_with`"]
 pub struct LockRequest {
     pub(super) hub: Arc<Hub>,
-    pub(super) key: Result<Key, BadKey>,
+    pub(super) key: Result<Key, Arc<LockError>>,
     pub(super) more: MoreKeys,
     /// Whether the request was made for several keys. This stays `true` if only one key remains without duplicates,
     /// because the lock must still be exclusive.
@@ -70,7 +70,7 @@ impl fmt::Debug for LockRequest {
                 "key",
                 &self.hub.engine.observer.redact_key(key, self.template.as_deref()).to_string(),
             ),
-            Err(bad) => text.field("key", &format_args!("{:?}", bad.kind)),
+            Err(bad) => text.field("key", &format_args!("{:?}", bad.kind())),
         };
         if !self.more.is_empty() {
             text.field("more_keys", &self.more.len());
@@ -95,7 +95,7 @@ impl fmt::Debug for LockRequest {
 impl LockRequest {
     /// Returns the key with its namespace, or an error if the key is invalid.
     pub(crate) fn key(&self) -> Result<&Key> {
-        self.key.as_ref().map_err(BadKey::error)
+        self.key.as_ref().map_err(|error| error.without_source())
     }
 
     pub(crate) fn hub(&self) -> &Arc<Hub> {
@@ -144,7 +144,7 @@ impl LockRequest {
     fn with_key(hub: Arc<Hub>, key: Result<Key>, kind: Option<Kind>) -> Self {
         Self {
             hub,
-            key: key.map_err(|error| BadKey::new(&error)),
+            key: key.map_err(Arc::new),
             more: MoreKeys::default(),
             of_all: false,
             kind,
