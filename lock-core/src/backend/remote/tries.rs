@@ -17,8 +17,8 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pauses between two tries.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(50), Duration::from_millis(500));
 
-/// Another try is made only if the time that is left is longer than the limit divided by this number. A shorter try
-/// would only replace the last failure by a less useful failure.
+/// The last try begins when the limit divided by this number is left. A shorter try would only replace the last failure
+/// by a less useful failure.
 const LAST_TRY: u32 = 20;
 
 /// Calls `dial` until it succeeds, until its failure [is settled](Failure::is_settled), or until `limit` is over. The
@@ -38,10 +38,13 @@ pub(crate) async fn connect<'a, T, R: fmt::Debug>(
         };
         // The pause has jitter, so that the processes of a service do not all dial a server at the same instant.
         let pause = pauses.next().mul_f64(0.5 + fastrand::f64() / 2.0);
-        left = give_up.remaining(Clock::Suspend.now()).saturating_sub(pause);
-        if left <= limit / LAST_TRY {
+        let rest = give_up.remaining(Clock::Suspend.now());
+        let longest = rest.saturating_sub(limit / LAST_TRY);
+        if longest.is_zero() {
             return Err(if tries > 1 { failure.after(tries, limit) } else { failure });
         }
+        let pause = pause.min(longest);
+        left = rest.saturating_sub(pause);
         if tries == 1 {
             tracing::info!(%server, ?failure, within = ?limit, "no connection yet; the library tries again");
         }
@@ -75,13 +78,16 @@ mod tests {
 
     #[tokio::test]
     async fn the_tries_end_with_their_time_and_the_error_counts_them() {
-        let mut tries = 0;
+        let (mut tries, began) = (0, Clock::Suspend.now());
+        let mut last = Duration::ZERO;
         let failed = connect::<(), _>(&"h:1", LIMIT, |_| {
             tries += 1;
+            last = Clock::Suspend.now().since(began);
             Box::pin(ready(Err(refused())))
         });
         let text = failed.await.expect_err("it is never there").text().to_owned();
         assert!(tries > 1, "{tries}");
+        assert!(last >= LIMIT * 9 / 10, "a server that was started after {last:?} was not tried");
         assert_eq!(text, format!("refused (tried {tries} times within {LIMIT:?})"));
     }
 
