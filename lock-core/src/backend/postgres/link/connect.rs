@@ -7,11 +7,8 @@ use std::path::PathBuf;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio_postgres::NoTls;
-use tokio_postgres::config::{SslMode, SslNegotiation};
-use tokio_postgres::tls::TlsConnect;
 
 use super::shared::Shared;
-use super::stream::{Upgrade, handshake_failure};
 use super::tls_request::request_tls;
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::opener::{OpenConnection, Opener};
@@ -37,7 +34,7 @@ pub(super) async fn connect(
         Way::Opener(open) => open(config).await.map_err(|error| Failure::of_opening(&*error)),
         Way::Unix(path) => {
             let stream = UnixStream::connect(path).await.map_err(|error| socket::unreachable(&error))?;
-            log_in(config, Words::new(stream), NoTls).await
+            log_in(config, Words::new(stream)).await
         }
         Way::Tcp(host, address) => match shared.tls() {
             None => plain(config, *address).await,
@@ -59,33 +56,27 @@ pub(super) async fn connect(
 }
 
 async fn plain(config: tokio_postgres::Config, address: SocketAddr) -> Result<OpenConnection, Failure> {
-    log_in(config, Words::new(socket::connect_to(address).await?), NoTls).await
+    log_in(config, Words::new(socket::connect_to(address).await?)).await
 }
 
 async fn encrypted(
-    mut config: tokio_postgres::Config,
+    config: tokio_postgres::Config,
     tls: &Tls,
     host: &str,
     address: SocketAddr,
 ) -> Result<OpenConnection, Failure> {
     let mut stream = socket::connect_to(address).await?;
     request_tls(&mut stream).await?;
-    // The server has already agreed to TLS, so the driver begins with the handshake.
-    config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
-    log_in(config, stream, Upgrade { tls: tls.clone(), host: host.to_owned() }).await
+    log_in(config, tls.wrap(stream, host).await?).await
 }
 
-async fn log_in<S, T>(config: tokio_postgres::Config, stream: S, tls: T) -> Result<OpenConnection, Failure>
+/// Logs in over a stream of the store. The driver does not request TLS, because its settings turn TLS off.
+async fn log_in<S>(config: tokio_postgres::Config, stream: S) -> Result<OpenConnection, Failure>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    T: TlsConnect<S>,
-    T::Stream: Send + 'static,
 {
-    let connected = config.connect_raw(stream, tls).await;
+    let connected = config.connect_raw(stream, NoTls).await;
     let (client, connection) = connected.map_err(|error| {
-        if let Some(failure) = handshake_failure(&error) {
-            return failure;
-        }
         let is_answer =
             !error.is_closed() && !error.source().is_some_and(|cause| cause.is::<std::io::Error>());
         let failure = Failure::from_driver(&error);

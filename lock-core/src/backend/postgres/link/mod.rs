@@ -9,7 +9,6 @@ mod probe;
 mod session;
 mod session_pooling;
 mod shared;
-mod stream;
 mod sweep;
 mod tls_request;
 mod watch;

@@ -1,4 +1,4 @@
-//! Requests TLS from a server before the driver's handshake.
+//! Requests TLS from a server before the handshake.
 //!
 //! The driver could send this request too, but would report every refusal as "no TLS". A pooler without free
 //! connections replies with an error, and the user must see this error.
