@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::advisory::PostgresAdvisory;
 use super::backend::Postgres;
 use super::config::{Config, Listen, is_schema};
-use super::opener::{BoxError, OpenConnection, Opener, opener};
+use super::opener::{BoxError, OpenConnection, opener};
 use crate::error::{LockError, LockErrorKind, Result};
 
 /// Builds a [`Postgres`] from settings of the driver, or with connections that the application opens. Such connections
@@ -28,26 +28,13 @@ use crate::error::{LockError, LockErrorKind, Result};
 /// ```
 #[must_use = "a builder does nothing until it connects"]
 pub struct PostgresBuilder {
-    driver: tokio_postgres::Config,
-    opener: Option<Opener>,
-    schema: Option<String>,
-    migrate: bool,
-    timeout: Option<Duration>,
-    listen: Notifications,
-    session_timeout: Option<Duration>,
-    session_pooling: bool,
-}
-
-/// The server from which the store receives notifications, if any.
-enum Notifications {
-    Here,
-    With(Box<tokio_postgres::Config>),
-    Off,
+    /// Settings that were not checked yet.
+    config: Config,
 }
 
 impl fmt::Debug for PostgresBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresBuilder").field("schema", &self.schema).finish_non_exhaustive()
+        f.debug_struct("PostgresBuilder").field("schema", &self.config.schema).finish_non_exhaustive()
     }
 }
 
@@ -66,16 +53,7 @@ impl Postgres {
     ///
     /// See [`PostgresBuilder`].
     pub fn from_config(config: tokio_postgres::Config) -> PostgresBuilder {
-        PostgresBuilder {
-            driver: config,
-            opener: None,
-            schema: None,
-            migrate: false,
-            timeout: None,
-            listen: Notifications::Here,
-            session_timeout: None,
-            session_pooling: false,
-        }
+        PostgresBuilder { config: Config::from_driver(config) }
     }
 }
 
@@ -129,62 +107,55 @@ impl PostgresBuilder {
     ///     .connect()
     ///     .await?;
     /// ```
-    pub fn open_with<F, O>(mut self, open: F) -> Self
+    pub fn open_with<F, O>(self, open: F) -> Self
     where
         F: Fn(tokio_postgres::Config) -> O + Send + Sync + 'static,
         O: Future<Output = std::result::Result<OpenConnection, BoxError>> + Send + 'static,
     {
-        self.opener = Some(opener(open));
-        self
+        self.with(|config| config.set_opener(opener(open)))
     }
 
     /// Sets the name of the schema of the tables: lower-case letters, digits and `_`. Default: `lock_core`.
-    pub fn schema(mut self, name: impl Into<String>) -> Self {
-        self.schema = Some(name.into());
-        self
+    pub fn schema(self, name: impl Into<String>) -> Self {
+        self.with(|config| config.schema = name.into())
     }
 
     /// Creates the tables in [`connect`](Self::connect) if they are missing or have an earlier version. Default: no.
-    pub fn migrate(mut self, migrate: bool) -> Self {
-        self.migrate = migrate;
-        self
+    pub fn migrate(self, migrate: bool) -> Self {
+        self.with(|config| config.migrate = migrate)
     }
 
     /// Limits one call, including reconnecting. A request is also limited to half of its lease, and a renewal to a
     /// quarter of the shortest lease in its batch. Default: 1 s.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.with(|config| config.timeout = timeout)
     }
 
     /// Sets separate settings for the connection that listens for notifications, to bypass a pooler or a pool. The
     /// store opens this connection itself, as with [`from_config`](Postgres::from_config). By default, this connection
     /// uses the settings of the other connections.
-    pub fn listen_with(mut self, config: tokio_postgres::Config) -> Self {
-        self.listen = Notifications::With(Box::new(config));
-        self
+    pub fn listen_with(self, config: tokio_postgres::Config) -> Self {
+        let other = Config::from_driver(config);
+        self.with(|config| config.listen = Listen::With(Box::new(other)))
     }
 
     /// Disables notifications: waiters then rely on their heartbeats. Default: notifications are enabled.
-    pub fn without_notifications(mut self) -> Self {
-        self.listen = Notifications::Off;
-        self
+    pub fn without_notifications(self) -> Self {
+        self.with(|config| config.listen = Listen::Off)
     }
 
     /// Sets the time after which the server frees the advisory locks of a silent process. This setting is only for
     /// [`connect_advisory`](Self::connect_advisory). If it is set, [`connect`](Self::connect) fails. The value must be
     /// from 1 s to 1 h. With any other value, connecting fails. Default: 10 s.
-    pub fn session_timeout(mut self, timeout: Duration) -> Self {
-        self.session_timeout = Some(timeout);
-        self
+    pub fn session_timeout(self, timeout: Duration) -> Self {
+        self.with(|config| config.set_session_timeout(timeout))
     }
 
     /// Declares that the server is behind a pooler in session mode, which keeps a server connection for each client.
     /// With such a pooler, notifications arrive, and [`connect_advisory`](Self::connect_advisory) works. The store
     /// verifies this when it connects. See [the module](super#behind-a-pooler). Default: `false`.
-    pub fn session_pooling(mut self, session: bool) -> Self {
-        self.session_pooling = session;
-        self
+    pub fn session_pooling(self, session: bool) -> Self {
+        self.with(|config| config.session_pooling = session)
     }
 
     /// Connects to a store of [advisory locks](super::advisory), which needs no tables and has fewer features.
@@ -224,25 +195,23 @@ impl PostgresBuilder {
         Postgres::open(self.config()?).await
     }
 
+    fn with(mut self, set: impl FnOnce(&mut Config)) -> Self {
+        set(&mut self.config);
+        self
+    }
+
+    /// Returns the settings after all checks.
     fn config(self) -> Result<Config> {
-        let mut config = Config::from_driver(self.driver, self.opener)?;
-        if let Some(schema) = self.schema {
-            if !is_schema(&schema) {
-                let detail = "the name of the schema has lower-case letters, digits and `_`, at most 63, and is none of Postgres \
-                              itself";
-                return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
-            }
-            config.schema = schema;
+        let config = self.config;
+        config.check_driver()?;
+        if !is_schema(&config.schema) {
+            let detail = "the name of the schema has lower-case letters, digits and `_`, at most 63, and is none of Postgres \
+                          itself";
+            return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
         }
-        config.migrate = self.migrate;
-        config.session_pooling = self.session_pooling;
-        self.session_timeout.into_iter().for_each(|timeout| config.set_session_timeout(timeout));
-        config.timeout = self.timeout.unwrap_or(config.timeout);
-        config.listen = match self.listen {
-            Notifications::Here => Listen::Here,
-            Notifications::With(driver) => Listen::With(Box::new(Config::from_driver(*driver, None)?)),
-            Notifications::Off => Listen::Off,
-        };
+        if let Listen::With(other) = &config.listen {
+            other.check_driver()?;
+        }
         Ok(config)
     }
 }

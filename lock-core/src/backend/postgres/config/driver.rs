@@ -12,40 +12,49 @@ use crate::backend::remote::TlsFiles;
 use crate::error::{LockError, LockErrorKind, Result};
 
 impl Config {
-    /// Copies the settings of the driver. With an `opener`, the application opens the connections and is responsible
-    /// for the address and for TLS.
-    pub(crate) fn from_driver(driver: tokio_postgres::Config, opener: Option<Opener>) -> Result<Self> {
-        let mut config = Self::new(address_of(&driver)?, None, None);
-        if opener.is_none() {
-            if config.address.0.is_empty() {
-                return Err(invalid("the settings of the driver name no host"));
-            }
-            if !driver.get_hostaddrs().is_empty() {
-                return Err(invalid("`hostaddr` is not supported: name the address as the host"));
-            }
-            config.tls = (driver.get_ssl_mode() == SslMode::Require).then(TlsFiles::default);
-            if config.tls.is_some() && !cfg!(feature = "tls") {
-                let detail = "this build has no TLS for Postgres: add the feature `tls` to lock-core in Cargo.toml, or \
-                              open the connections yourself";
-                return Err(LockError::new(LockErrorKind::Unsupported, detail));
-            }
-        }
+    /// Copies the settings of the driver. They must be [checked](Self::check_driver) later.
+    pub(crate) fn from_driver(driver: tokio_postgres::Config) -> Self {
+        let mut config = Self::new(address_of(&driver), None, None);
+        config.tls = (driver.get_ssl_mode() == SslMode::Require).then(TlsFiles::default);
         config.application_name = driver.get_application_name().unwrap_or(APPLICATION_NAME).to_owned();
         // For the driver, zero means no limit. A dial of this store always has a limit.
         let limit = driver.get_connect_timeout().copied().filter(|limit| *limit > Duration::ZERO);
         limit.into_iter().for_each(|limit| config.set_connect_timeout(limit));
         config.driver = driver;
-        config.opener = opener;
-        Ok(config)
+        config
+    }
+
+    /// Lets the application open the connections. The application is then responsible for the address and for TLS.
+    pub(crate) fn set_opener(&mut self, opener: Opener) {
+        self.opener = Some(opener);
+        self.tls = None;
+    }
+
+    /// Refuses settings of the driver that the store would not honour.
+    pub(crate) fn check_driver(&self) -> Result<()> {
+        let (hosts, ports) = (self.driver.get_hosts().len(), self.driver.get_ports().len());
+        match () {
+            () if ports > 1 && ports != hosts => {
+                Err(invalid("the settings of the driver have another number of ports than of hosts"))
+            }
+            () if self.opener.is_some() => Ok(()),
+            () if hosts == 0 => Err(invalid("the settings of the driver name no host")),
+            () if !self.driver.get_hostaddrs().is_empty() => {
+                Err(invalid("`hostaddr` is not supported: name the address as the host"))
+            }
+            () if self.tls.is_some() && !cfg!(feature = "tls") => {
+                let detail = "this build has no TLS for Postgres: add the feature `tls` to lock-core in Cargo.toml, or \
+                              open the connections yourself";
+                Err(LockError::new(LockErrorKind::Unsupported, detail))
+            }
+            () => Ok(()),
+        }
     }
 }
 
 /// Returns the hosts that the driver would try, in the same order.
-fn address_of(driver: &tokio_postgres::Config) -> Result<Address> {
+fn address_of(driver: &tokio_postgres::Config) -> Address {
     let (hosts, ports) = (driver.get_hosts(), driver.get_ports());
-    if ports.len() > 1 && ports.len() != hosts.len() {
-        return Err(invalid("the settings of the driver have another number of ports than of hosts"));
-    }
     let port = |number: usize| ports.get(number).or_else(|| ports.first()).copied().unwrap_or(DEFAULT_PORT);
     let host = |(number, host): (usize, &driver_config::Host)| match host {
         driver_config::Host::Tcp(host) => Host::Tcp { host: host.clone(), port: port(number) },
@@ -53,7 +62,7 @@ fn address_of(driver: &tokio_postgres::Config) -> Result<Address> {
             Host::Unix { directory: directory.clone(), port: port(number) }
         }
     };
-    Ok(Address(hosts.iter().enumerate().map(host).collect()))
+    Address(hosts.iter().enumerate().map(host).collect())
 }
 
 fn invalid(detail: &'static str) -> LockError {
@@ -66,7 +75,8 @@ mod tests {
     use crate::backend::postgres::opener::opener;
 
     fn taken(text: &str) -> Result<Config> {
-        Config::from_driver(text.parse().expect("settings of the driver"), None)
+        let config = Config::from_driver(text.parse().expect("settings of the driver"));
+        config.check_driver().map(|()| config)
     }
 
     #[test]
@@ -114,8 +124,9 @@ mod tests {
         assert_eq!(tls.is_ok_and(|config| config.tls.is_some()), cfg!(feature = "tls"));
         // An application that opens the connections needs no host, and uses its own TLS.
         let opener = opener(|_| async { Err("nothing".into()) });
-        let config =
-            Config::from_driver("sslmode=require".parse().expect("settings"), Some(opener)).expect("taken");
+        let mut config = Config::from_driver("sslmode=require".parse().expect("settings"));
+        config.set_opener(opener);
+        config.check_driver().expect("taken");
         assert!(config.tls.is_none() && config.handshake(true).get_ssl_mode() == SslMode::Require);
     }
 }
