@@ -11,11 +11,6 @@ pub(super) fn number_of(key: &Key) -> i64 {
     hash.iter().take(8).fold(0, |number, byte| (number << 8) | i64::from(*byte))
 }
 
-/// Returns the two halves of the number, in the form that `pg_locks` shows.
-pub(super) fn halves(id: i64) -> (i64, i64) {
-    ((id >> 32) & 0xffff_ffff, id & 0xffff_ffff)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -25,15 +20,6 @@ mod tests {
     fn numbers_stay_as_they_are() {
         for (key, id) in [("order:42", -2_708_853_543_617_250_617), ("k", -9_055_398_367_036_157_706)] {
             assert_eq!(number_of(&Key::new(key).expect("a key")), id, "{key}");
-        }
-    }
-
-    #[test]
-    fn the_halves_are_not_negative() {
-        for (id, expected) in
-            [(0, (0, 0)), (1, (0, 1)), (-1, (0xffff_ffff, 0xffff_ffff)), (i64::MIN, (0x8000_0000, 0))]
-        {
-            assert_eq!(halves(id), expected);
         }
     }
 }

@@ -6,10 +6,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_postgres::Statement;
-use tokio_postgres::types::Type;
 
 use super::grants::{Begin, Grants, Leave};
-use super::id::halves;
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::{self, Goal, Shared, text};
 use crate::backend::{Attempt, Claim, Grant, Held, Released};
@@ -30,10 +28,11 @@ const SILENT: Duration = Duration::from_secs(3);
 
 const LOCK: &str = "SELECT pg_catalog.pg_try_advisory_lock($1)";
 const UNLOCK: &str = "SELECT pg_catalog.pg_advisory_unlock($1)";
-const PROVE: &str = "SELECT pg_catalog.pg_backend_pid()";
+/// Queries whether the answer comes from the server process that holds the locks of the session.
+const PROVE: &str = "SELECT pg_catalog.pg_backend_pid() = $1::bigint";
 /// Queries whether any session of the database has an advisory lock. `pg_locks` shows its number in two columns.
 const LOOK: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted \
-                    AND l.classid::bigint = $1 AND l.objid::bigint = $2 \
+                    AND ((l.classid::bigint << 32) | l.objid::bigint) = $1 \
                     AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()))";
 
 /// A session. The library's own thread drives its connection. The connection ends when this value is dropped.
@@ -44,6 +43,7 @@ pub(super) struct Session {
     lock: Statement,
     unlock: Statement,
     prove: Statement,
+    look: Statement,
     /// The server process of the session.
     pub(super) pid: i32,
     timeout: Duration,
@@ -91,13 +91,15 @@ impl Session {
         }
         let prepare =
             async |text| live.client().prepare(text).await.map_err(|error| Failure::from_driver(&error));
-        let (lock, unlock, prove) = (prepare(LOCK).await?, prepare(UNLOCK).await?, prepare(PROVE).await?);
+        let (lock, unlock) = (prepare(LOCK).await?, prepare(UNLOCK).await?);
+        let (prove, look) = (prepare(PROVE).await?, prepare(LOOK).await?);
         Ok(Self {
             link: tokio::sync::Mutex::new(Some(session)),
             live,
             lock,
             unlock,
             prove,
+            look,
             pid,
             timeout,
             proof: Mutex::new(sent),
@@ -135,7 +137,7 @@ impl Session {
     /// Requests a lock from the server. This runs in its own task, so it continues even if the caller has stopped
     /// waiting.
     async fn ask(&self, id: i64, sent: Moment) -> Result<bool, Failure> {
-        let answer = self.say(&self.lock, Some(id), sent).await;
+        let answer = self.say(&self.lock, id, sent).await;
         if self.with(|grants| grants.answered(id, answer.as_ref().ok().copied()))? {
             let freed = self.free(id).await;
             change(&self.answers, |number| *number += 1);
@@ -180,7 +182,7 @@ impl Session {
     /// Frees a lock on the server. If this fails, ends the session, because it is unknown which locks the session still
     /// has.
     async fn free(&self, id: i64) -> Result<bool, Failure> {
-        match self.say(&self.unlock, Some(id), now()).await {
+        match self.say(&self.unlock, id, now()).await {
             Ok(freed) => {
                 self.with(|grants| grants.freed(id))?;
                 Ok(freed)
@@ -193,30 +195,21 @@ impl Session {
     }
 
     /// Returns the outcome of a release if no owner of this session has the lock: whether another session has it.
-    async fn look(&self, id: i64) -> Result<Released, Failure> {
-        let (class, object) = halves(id);
-        let number = |number: i64| (Box::new(number) as Box<_>, Type::INT8);
-        let rows = self.live.query(LOOK, vec![number(class), number(object)]).await?;
-        let taken = rows.first().and_then(|row| row.try_get(0).ok());
-        match taken.ok_or_else(|| Failure::unexpected("no answer"))? {
+    async fn look(self: &Arc<Self>, id: i64) -> Result<Released, Failure> {
+        let session = Arc::clone(self);
+        let looked = self.background.spawn(async move { session.say(&session.look, id, now()).await });
+        match looked.await.map_err(|_| ended())?? {
             true => Ok(Released::Taken),
             false => Ok(Released::Expired),
         }
     }
 
-    async fn say(&self, statement: &Statement, id: Option<i64>, sent: Moment) -> Result<bool, Failure> {
-        let rows = match id {
-            Some(id) => self.live.client().query(statement, &[&id]).await,
-            None => self.live.client().query(statement, &[]).await,
-        };
+    /// Runs a statement with one parameter and an answer of yes or no. The answer is a sign of life.
+    async fn say(&self, statement: &Statement, value: i64, sent: Moment) -> Result<bool, Failure> {
+        let rows = self.live.client().query(statement, &[&value]).await;
         let rows = rows.map_err(|error| Failure::from_driver(&error))?;
         let row = rows.first().ok_or_else(|| Failure::unexpected("no row"))?;
-        let answer = match id {
-            Some(_) => row.try_get(0),
-            // The answer must come from the server process that holds the locks of this session.
-            None => row.try_get::<_, i32>(0).map(|pid| pid == self.pid),
-        };
-        let answer = answer.map_err(|_| Failure::unexpected("another type"))?;
+        let answer = row.try_get(0).map_err(|_| Failure::unexpected("another type"))?;
         let mut proof = self.proof.lock();
         if proof.is_past(sent) {
             *proof = sent;
@@ -235,7 +228,7 @@ impl Session {
 
     /// Sends a sign of life. Returns whether the server process of this session has answered.
     pub(super) async fn prove(&self) -> Result<bool, Failure> {
-        self.say(&self.prove, None, now()).await
+        self.say(&self.prove, self.pid.into(), now()).await
     }
 
     /// Completes when the connection is lost.
