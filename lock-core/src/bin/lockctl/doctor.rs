@@ -11,22 +11,12 @@ pub(crate) async fn doctor(store: &Store, json: bool) -> Result<Exit, Fault> {
     let locks = store.connect().await?;
     let findings = locks.doctor().await?;
     if json {
-        findings.iter().for_each(|finding| out::line(object(finding)));
+        findings.iter().for_each(|finding| out::line(serde_json::json!(finding)));
     } else {
         out::print(text(locks.store(), &findings));
     }
     let is_bad = findings.iter().any(|finding| finding.severity > Severity::Note);
     Ok(if is_bad { Exit::NO } else { Exit::OK })
-}
-
-fn object(finding: &Finding) -> serde_json::Value {
-    serde_json::json!({
-        "severity": finding.severity.to_string(),
-        "rule": finding.rule,
-        "about": finding.about,
-        "found": finding.found,
-        "advice": finding.advice,
-    })
 }
 
 fn text(store: &str, findings: &[Finding]) -> String {

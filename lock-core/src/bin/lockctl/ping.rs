@@ -10,14 +10,9 @@ pub(crate) async fn ping(store: &Store, json: bool) -> Result<Exit, Fault> {
     let locks = store.connect().await?;
     let ping = locks.ping().await?;
     if json {
-        let micros = u64::try_from(ping.round_trip.as_micros()).unwrap_or(u64::MAX);
-        out::line(serde_json::json!({
-            "store": locks.store(),
-            "round_trip_us": micros,
-            "servers": ping.servers,
-            "serving": ping.serving,
-            "degraded": ping.degraded,
-        }));
+        let mut answer = serde_json::json!(ping);
+        answer["store"] = locks.store().into();
+        out::line(answer);
     } else {
         out::line(format_args!("{}: {ping}", locks.store()));
     }

@@ -69,32 +69,19 @@ pub(crate) fn mode(mode: Mode) -> String {
     }
 }
 
-fn record(record: &OwnerRecord) -> Value {
-    let identity = record.identity();
-    object!({
-        "host": identity.host(),
-        "pid": identity.pid(),
-        "service": identity.service(),
-        "label": record.label(),
-        "since_ms": millis(record.since_epoch()),
-    })
-}
-
 /// Returns a lock as JSON. Times are in milliseconds. `since_ms` and `held_since_ms` are counted since the Unix epoch.
 pub(crate) fn json(lock: &LockInfo) -> Value {
     let holders = lock.holders.iter().map(|holder| {
         object!({
             "id": holder.id.as_str(),
-            "owner": holder.record.as_ref().map(record),
+            "owner": holder.record,
             "held_since_ms": holder.held_since.map(millis),
             "remaining_ms": holder.remaining.map(millis),
             "kept": holder.kept,
         })
     });
-    let waiters = lock
-        .waiters
-        .iter()
-        .map(|waiter| object!({ "owner": waiter.record.as_ref().map(record), "mode": mode(waiter.mode) }));
+    let waiters =
+        lock.waiters.iter().map(|waiter| object!({ "owner": waiter.record, "mode": mode(waiter.mode) }));
     object!({
         "key": lock.key,
         "mode": mode(lock.mode),
