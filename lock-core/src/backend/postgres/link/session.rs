@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::sync::Arc;
 
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio_postgres::AsyncMessage;
 
 use super::connection::Connection;
@@ -15,54 +15,39 @@ use crate::backend::remote::{Listeners, Message};
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) live: Arc<Connection>,
-    pub(super) driver: Driver,
+    /// The task that drives the connection. The set is empty if a pool of the application drives the connection.
+    /// Dropping the set aborts the task, so that an abandoned dial closes its socket.
+    pub(super) driver: JoinSet<()>,
 }
-
-/// The task that drives a connection. `None` if a pool of the application drives the connection. Dropping this value
-/// aborts the task, so that an abandoned dial closes its socket.
-#[derive(Debug)]
-pub(super) struct Driver(Option<JoinHandle<()>>);
 
 impl Session {
     /// Spawns the task that drives a connection and delivers its notifications.
     pub(super) fn start(opened: OpenConnection, listeners: Arc<Listeners>) -> Self {
         let live = Arc::new(Connection::new(opened.client));
-        let drive = |mut messages| {
-            tokio::spawn(async move {
+        let mut driver = JoinSet::new();
+        if let Some(mut messages) = opened.messages {
+            driver.spawn(async move {
                 while let Some(Ok(message)) = next_message(&mut messages).await {
                     if let AsyncMessage::Notification(sent) = message {
                         deliver(&listeners, sent.channel(), sent.payload());
                     }
                 }
-            })
-        };
-        Self { live, driver: Driver(opened.messages.map(drive)) }
+            });
+        }
+        Self { live, driver }
     }
 
     /// Waits for the end of the connection.
     pub(crate) async fn ended(&mut self) {
-        self.driver.ended().await;
+        if self.driver.join_next().await.is_none() {
+            pending().await
+        }
     }
 
     /// Returns whether the store drives the connection. If so, the store receives notifications over it, and no other
     /// client uses the session.
     pub(super) fn is_driven_here(&self) -> bool {
-        self.driver.0.is_some()
-    }
-}
-
-impl Driver {
-    pub(super) async fn ended(&mut self) {
-        match &mut self.0 {
-            Some(task) => drop(task.await),
-            None => pending().await,
-        }
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.iter().for_each(JoinHandle::abort);
+        !self.driver.is_empty()
     }
 }
 

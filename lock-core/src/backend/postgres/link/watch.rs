@@ -151,7 +151,7 @@ pub(super) async fn beat(
     let lost = |why: &'static str| Err(Failure::new(LockErrorKind::Unavailable, why));
     tokio::select! {
         biased;
-        () = session.driver.ended() => return lost("the server closed the connection"),
+        Some(_) = session.driver.join_next() => return lost("the server closed the connection"),
         () = session.live.poisoned.notified() => return lost("the server takes no writes any more"),
         // After a missed answer no pause is needed, because its time-out served as the pause.
         () = sleep(if *missed == 0 { HEARTBEAT } else { Duration::ZERO }) => {}
