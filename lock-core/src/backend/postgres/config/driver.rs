@@ -5,7 +5,6 @@ use std::time::Duration;
 use tokio_postgres::config::{self as driver_config, SslMode};
 
 use super::hosts::DEFAULT_PORT;
-use super::settings::APPLICATION_NAME;
 use super::{Address, Config, Host};
 use crate::backend::postgres::opener::Opener;
 use crate::backend::remote::TlsFiles;
@@ -14,13 +13,11 @@ use crate::error::{LockError, LockErrorKind, Result};
 impl Config {
     /// Copies the settings of the driver. They must be [checked](Self::check_driver) later.
     pub(crate) fn from_driver(driver: tokio_postgres::Config) -> Self {
-        let mut config = Self::new(address_of(&driver), None, None);
-        config.tls = (driver.get_ssl_mode() == SslMode::Require).then(TlsFiles::default);
-        config.application_name = driver.get_application_name().unwrap_or(APPLICATION_NAME).to_owned();
+        let mut config = Self::new(address_of(&driver), driver);
+        config.tls = (config.driver.get_ssl_mode() == SslMode::Require).then(TlsFiles::default);
         // For the driver, zero means no limit. A dial of this store always has a limit.
-        let limit = driver.get_connect_timeout().copied().filter(|limit| *limit > Duration::ZERO);
+        let limit = config.driver.get_connect_timeout().copied().filter(|limit| *limit > Duration::ZERO);
         limit.into_iter().for_each(|limit| config.set_connect_timeout(limit));
-        config.driver = driver;
         config
     }
 

@@ -44,9 +44,9 @@ impl Config {
                 );
             }
             "session_timeout" => self.session_timeout = Some(FORM.duration("session_timeout", value)?),
-            "user" => self.user = Some(FORM.decode(value)?),
-            "password" => self.password = Some(FORM.decode(value)?),
-            "dbname" => self.database = Some(FORM.decode(value)?),
+            "user" => drop(self.driver.user(FORM.decode(value)?)),
+            "password" => drop(self.driver.password(FORM.decode(value)?)),
+            "dbname" => drop(self.driver.dbname(FORM.decode(value)?)),
             // These options precede the store's settings. If both set the same option, the store's value counts.
             "options" => drop(self.driver.options(FORM.decode(value)?)),
             "sslmode" => {
@@ -64,7 +64,7 @@ impl Config {
             "ca" | "sslrootcert" => self.tls_file("ca", value)?,
             "cert" | "sslcert" => self.tls_file("cert", value)?,
             "key" | "sslkey" => self.tls_file("key", value)?,
-            "application_name" => self.application_name = FORM.decode(value)?,
+            "application_name" => drop(self.driver.application_name(FORM.decode(value)?)),
             other if ignores(other, value)? => {}
             other => return Err(FORM.unknown_option(other)),
         }

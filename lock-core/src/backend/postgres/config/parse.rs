@@ -15,9 +15,17 @@ impl Config {
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
         FORM.check_path(database)?;
         let (user, password, hosts) = login(authority)?;
-        let (mut config, mut named_hosts) =
-            (Self::new(Address(Vec::new()), user, password), Hosts::read(hosts)?);
-        config.database = Some(FORM.decode(database)?).filter(|name| !name.is_empty());
+        let (mut driver, mut named_hosts) = (tokio_postgres::Config::new(), Hosts::read(hosts)?);
+        if let Some(user) = user {
+            driver.user(user);
+        }
+        if let Some(password) = password {
+            driver.password(password);
+        }
+        if !database.is_empty() {
+            driver.dbname(FORM.decode(database)?);
+        }
+        let mut config = Self::new(Address(Vec::new()), driver);
         // `sslmode` is set first, even if it is the last option, because the TLS files need it.
         let (mode, others): (Vec<_>, Vec<_>) = options.into_iter().partition(|(name, _)| *name == "sslmode");
         for (name, value) in mode.into_iter().chain(others) {

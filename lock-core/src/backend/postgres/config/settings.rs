@@ -30,7 +30,7 @@ pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) const SCHEMA: &str = "lock_core";
 
 /// The name in `pg_stat_activity` if the application has none.
-pub(super) const APPLICATION_NAME: &str = env!("CARGO_PKG_NAME");
+const APPLICATION_NAME: &str = env!("CARGO_PKG_NAME");
 
 /// The server's own time limit for a statement. If a statement takes longer, its caller no longer waits. The unusual
 /// number shows whether the server has received the setting, because a pooler that shares its connections does not pass
@@ -48,9 +48,6 @@ pub(crate) const SEARCH_PATH: &str = "pg_catalog, pg_temp";
 #[derive(Clone)]
 pub(crate) struct Config {
     pub(crate) address: Address,
-    pub(super) user: Option<String>,
-    pub(super) password: Option<String>,
-    pub(super) database: Option<String>,
     /// The schema of the tables: lower-case letters, digits and `_`.
     pub(crate) schema: String,
     /// Whether connecting creates the tables.
@@ -66,8 +63,8 @@ pub(crate) struct Config {
     pub(crate) tls: Option<TlsFiles>,
     /// Whether the store connects without TLS if TLS fails.
     pub(crate) prefers_tls: bool,
-    pub(super) application_name: String,
-    /// The settings of the driver that the application has passed. With a URL, only its option `options` is set here.
+    /// The settings of the driver that the application has passed. With a URL, only the user, the password, the database,
+    /// the application name and the options of the session are set here.
     pub(super) driver: tokio_postgres::Config,
     /// The function of the application that opens connections. If it is `None`, the store opens the connections.
     pub(crate) opener: Option<Opener>,
@@ -83,10 +80,10 @@ impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("address", &format_args!("{}", self.address))
-            .field("database", &self.database)
+            .field("database", &self.driver.get_dbname())
             .field("schema", &self.schema)
             .field("tls", &self.tls)
-            .field("credentials", &self.password.as_ref().map(|_| format_args!("..")))
+            .field("credentials", &self.driver.get_password().map(|_| format_args!("..")))
             .field("connect_timeout", &self.connect_timeout)
             .field("timeout", &self.timeout)
             .finish_non_exhaustive()
@@ -94,12 +91,13 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
-    pub(super) fn new(address: Address, user: Option<String>, password: Option<String>) -> Self {
+    /// Creates settings with the defaults of the store.
+    pub(super) fn new(address: Address, mut driver: tokio_postgres::Config) -> Self {
+        if driver.get_application_name().is_none() {
+            driver.application_name(APPLICATION_NAME);
+        }
         Self {
             address,
-            user,
-            password,
-            database: None,
             schema: SCHEMA.to_owned(),
             migrate: false,
             listen: Listen::Here,
@@ -108,8 +106,7 @@ impl Config {
             session_timeout: None,
             tls: None,
             prefers_tls: false,
-            application_name: APPLICATION_NAME.to_owned(),
-            driver: tokio_postgres::Config::new(),
+            driver,
             opener: None,
             connect_timeout: CONNECT_TIMEOUT,
             dial_timeout: DIAL_TIMEOUT,
@@ -127,7 +124,6 @@ impl Config {
     pub(crate) fn handshake(&self, settings: bool) -> tokio_postgres::Config {
         use tokio_postgres::config::SslMode;
         let mut driver = self.driver.clone();
-        driver.application_name(&self.application_name);
         if self.opener.is_none() {
             // The store requests TLS itself, instead of the driver.
             driver.ssl_mode(SslMode::Disable);
@@ -141,15 +137,6 @@ impl Config {
             let written = |(name, value): (_, String)| format!("-c {name}={}", value.replace(' ', "\\ "));
             let all: Vec<String> = self.session_settings().map(written).collect();
             driver.options(format!("{own}{}", all.join(" ")));
-        }
-        if let Some(user) = &self.user {
-            driver.user(user);
-        }
-        if let Some(password) = &self.password {
-            driver.password(password);
-        }
-        if let Some(database) = &self.database {
-            driver.dbname(database);
         }
         driver
     }

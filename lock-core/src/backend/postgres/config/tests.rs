@@ -40,9 +40,9 @@ fn every_part_of_a_url_is_read() {
     for (url, address, database, user, password) in table {
         let config = parsed(url);
         assert_eq!(config.address.to_string(), *address, "{url}");
-        assert_eq!(config.database.as_deref(), *database, "{url}");
-        assert_eq!(config.user.as_deref(), *user, "{url}");
-        assert_eq!(config.password.as_deref(), *password, "{url}");
+        assert_eq!(config.driver.get_dbname(), *database, "{url}");
+        assert_eq!(config.driver.get_user(), *user, "{url}");
+        assert_eq!(config.driver.get_password(), password.map(str::as_bytes), "{url}");
     }
 }
 
@@ -108,7 +108,7 @@ fn notifications_are_listened_for_where_the_url_says() {
         assert_eq!(listening.map(|config| config.address.to_string()).as_deref(), expected, "{url}");
     }
     let other = parsed("postgres://u@h/d?listen=postgres%3A%2F%2Fo%40db%2Fe").listening(true).expect("one");
-    assert_eq!((other.user.as_deref(), other.database.as_deref()), (Some("o"), Some("e")));
+    assert_eq!((other.driver.get_user(), other.driver.get_dbname()), (Some("o"), Some("e")));
 }
 
 #[test]
