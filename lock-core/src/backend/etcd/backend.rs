@@ -122,7 +122,7 @@ impl Etcd {
         deadline: Duration,
         call: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T> {
-        let answer = self.store.within(deadline, call).await;
+        let answer = self.store.connections.within(deadline, call).await;
         answer.map_err(|failure| self.error(&failure).with_key(key))
     }
 }
@@ -186,7 +186,7 @@ impl Backend for Etcd {
                 false => self.store.acquire_all(claim).await,
             }
         };
-        let answer = self.store.within(deadline, call).await;
+        let answer = self.store.connections.within(deadline, call).await;
         // A claim that was never sent has no entry in the store.
         answer.map_err(|failure| match claim.is_sent() {
             true if !failure.is_permanent() => self.error(&failure.in_doubt()).or_key(&claim.key),
@@ -201,7 +201,8 @@ impl Backend for Etcd {
         }
         let shortest = batch.iter().map(|renew| renew.ttl).min().unwrap_or_default();
         let deadline = deadline::of_renewal(self.config().timeout, shortest);
-        match timeout(deadline, self.store.renew(batch)).await {
+        let call = async { Ok(self.store.renew(batch).await) };
+        match self.store.connections.within(deadline, call).await {
             Ok(answers) => answers
                 .into_iter()
                 .zip(batch)
@@ -210,8 +211,7 @@ impl Backend for Etcd {
                     answer.unwrap_or_else(unknown)
                 })
                 .collect(),
-            Err(_) => {
-                let failure = self.store.elapsed(deadline);
+            Err(failure) => {
                 let unknown =
                     |renew: &Renew<'_>| Renewal::Unknown(self.error(&failure).with_key(&renew.claim.key));
                 batch.iter().map(unknown).collect()
@@ -262,7 +262,7 @@ impl Backend for Etcd {
                 answer => answer.map(|()| true),
             }
         };
-        let may_write = self.store.within(self.config().timeout, serves).await;
+        let may_write = self.store.connections.within(self.config().timeout, serves).await;
         let may_write = may_write.map_err(|failure| self.error(&failure))?;
         let ping = Ping::new(now().since(began));
         Ok(if may_write { ping } else { ping.with_degraded(UNWRITTEN) })

@@ -86,14 +86,6 @@ impl Store {
         if self.connections.connector().config.rounds_ttl { given.min(asked) } else { given }
     }
 
-    pub(super) async fn within<T>(
-        &self,
-        deadline: Duration,
-        call: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
-        timeout(deadline, call).await.unwrap_or_else(|_| Err(self.elapsed(deadline)))
-    }
-
     /// Sends requests for which no caller waits. All of them together have the time limit of one call.
     pub(super) fn spawn<F: Future<Output = ()> + Send + 'static>(
         &self,
@@ -101,14 +93,6 @@ impl Store {
     ) {
         if let (Some(store), Ok(runtime)) = (self.own.upgrade(), Handle::try_current()) {
             runtime.spawn(timeout(self.timeout(), requests(store)));
-        }
-    }
-
-    /// Returns the failure of a call that ran out of time. Without a connection, the failure says why there is none.
-    pub(super) fn elapsed(&self, deadline: Duration) -> Failure {
-        match self.connections.failure() {
-            Some(failure) => failure.in_doubt(),
-            None => Failure::no_answer(deadline),
         }
     }
 

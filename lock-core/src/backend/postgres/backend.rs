@@ -1,11 +1,11 @@
 //! Implements [`Postgres`]: connecting, and the `Backend` calls with their deadlines.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::timeout;
 
 use super::command::Server;
 use super::config::Config;
@@ -140,12 +140,8 @@ impl Backend for Postgres {
         // A claim of several keys is not queued: in a queue, it would hold one key while it waits for another.
         let ask = if claim.more.is_empty() { ask } else { ask.without_queue() };
         let deadline = self.deadline(claim.ttl);
-        let answer = match timeout(deadline, self.server.acquire(claim, ask)).await {
-            Ok(answer) => answer,
-            // A claim that was never sent has changed nothing in the store.
-            Err(_) if claim.is_sent() => Err(self.server.elapsed(deadline)),
-            Err(_) => Err(self.server.not_sent(deadline)),
-        };
+        let attempt = pin!(self.server.acquire(claim, ask));
+        let answer = self.server.connections.attempt(deadline, claim, attempt).await;
         answer.map_err(|failure| self.server.error(&failure).or_key(&claim.key))
     }
 

@@ -166,7 +166,9 @@ impl Redis {
         F: Future<Output = Result<T, Failure>>,
     {
         let answer = match &self.topology {
-            Topology::One(server) => server.within(deadline, pin!(call(Arc::clone(server)))).await,
+            Topology::One(server) => {
+                server.connections.within(deadline, pin!(call(Arc::clone(server)))).await
+            }
             // This future is boxed, so that the future of a call to one server stays small.
             Topology::Cluster(router) => Box::pin(router.within(deadline, key, call)).await,
         };
@@ -200,7 +202,10 @@ impl Backend for Redis {
         let ask = if claim.more.is_empty() { ask } else { ask.without_queue() };
         let deadline = self.config().deadline(claim.ttl);
         let answer = match &self.topology {
-            Topology::One(server) => server.acquire_within(claim, ask, deadline).await,
+            Topology::One(server) => {
+                let attempt = pin!(server.acquire(claim, ask, deadline));
+                server.connections.attempt(deadline, claim, attempt).await
+            }
             Topology::Cluster(router) => Box::pin(router.acquire(claim, ask, deadline)).await,
         };
         answer.map_err(|failure| self.error(&failure).or_key(&claim.key))
@@ -228,7 +233,9 @@ impl Backend for Redis {
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         let deadline = self.config().deadline_of_release(claim.ttl);
         let answer = match &self.topology {
-            Topology::One(server) => server.within(deadline, pin!(server.release(claim, keep_for))).await,
+            Topology::One(server) => {
+                server.connections.within(deadline, pin!(server.release(claim, keep_for))).await
+            }
             Topology::Cluster(router) => Box::pin(router.release(claim, keep_for, deadline)).await,
         };
         answer.map_err(|failure| self.error(&failure).with_key(&claim.key))

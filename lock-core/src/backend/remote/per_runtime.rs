@@ -1,4 +1,4 @@
-//! Keeps one connection for each tokio runtime.
+//! Keeps one connection for each tokio runtime, and limits the calls over it to their deadlines.
 //!
 //! A connection is driven by a task of the runtime that created it. If another runtime used the connection, the
 //! connection would stall whenever the first runtime is not polled, and break when the first runtime ends. So each
@@ -6,6 +6,7 @@
 //! first use.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use tokio::time::timeout;
 
 use super::Failure;
 use super::supervisor::{Connector, State, supervise};
+use crate::backend::Claim;
 use crate::error::LockErrorKind;
 use crate::simulation;
 use crate::sync::RwLock;
@@ -85,6 +87,49 @@ impl<C: Connector> PerRuntime<C> {
     /// Returns the reason why this runtime has no connection, from its last dial.
     pub(crate) fn failure(&self) -> Option<Failure<C::Reaction>> {
         self.state(|state| state.failure.clone())
+    }
+
+    /// Runs a call within its deadline. The calls of every lock pass their future by `pin!(..)`, because an async
+    /// function that takes a future by value reserves memory for the future twice.
+    pub(crate) async fn within<T>(
+        &self,
+        deadline: Duration,
+        call: impl Future<Output = Result<T, Failure<C::Reaction>>>,
+    ) -> Result<T, Failure<C::Reaction>> {
+        timeout(deadline, call).await.unwrap_or_else(|_| Err(self.elapsed(deadline)))
+    }
+
+    /// Runs an attempt at a claim [within](Self::within) its deadline. Only a claim that was sent may have changed the
+    /// store.
+    pub(crate) async fn attempt<T, E: From<Failure<C::Reaction>>>(
+        &self,
+        deadline: Duration,
+        claim: &Claim,
+        attempt: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        match timeout(deadline, attempt).await {
+            Ok(answer) => answer,
+            Err(_) if claim.is_sent() => Err(self.elapsed(deadline).into()),
+            Err(_) => Err(self.not_sent(deadline).into()),
+        }
+    }
+
+    /// Returns the failure of a call that received no answer before its deadline. The server may have executed the
+    /// call.
+    fn elapsed(&self, deadline: Duration) -> Failure<C::Reaction> {
+        match self.failure() {
+            // The connection may have been lost after the request was sent, and a new dial may have failed. Then the
+            // error gives the reason of that failure. The outcome of the request is still unknown.
+            Some(last) => last.in_doubt(),
+            None => Failure::no_answer(deadline),
+        }
+    }
+
+    /// Returns the failure of a call that was not sent before its deadline.
+    fn not_sent(&self, deadline: Duration) -> Failure<C::Reaction> {
+        let dialling =
+            || Failure::new(LockErrorKind::Unavailable, format!("no connection within {deadline:?}"));
+        self.failure().unwrap_or_else(dialling).before_any_request()
     }
 
     fn state<T>(&self, read: impl FnOnce(&State<C>) -> Option<T>) -> Option<T> {
@@ -221,6 +266,8 @@ mod tests {
 
     use super::*;
     use crate::backoff::Pauses;
+    use crate::key::Key;
+    use crate::owner::{Identity, OwnerRecord, OwnerSource};
 
     const LIMIT: Duration = Duration::from_secs(1);
 
@@ -373,6 +420,23 @@ mod tests {
             let connections = first.block_on(async { PerRuntime::new(Arc::new(fake), Some(Arc::new(1))) });
             let got = runtime().block_on(async { connections.get().await.map(|one| *one) });
             assert_eq!(got.ok(), own);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_attempt_is_in_doubt_only_if_its_claim_was_sent() {
+        let connections = PerRuntime::new(Arc::new(<Fake>::default()), Some(Arc::new(1)));
+        let owner = OwnerSource::new().expect("random bytes").mint();
+        let record = OwnerRecord::new(Identity::of_this_process("").into(), None);
+        let claim = Claim::new(Key::new("k").expect("a key"), owner, LIMIT, record);
+        for (sent, expected) in [(false, "no connection within 1s"), (true, "no answer within 1s")] {
+            if sent {
+                claim.mark_sent();
+            }
+            let attempt = std::future::pending::<Result<(), Failure<()>>>();
+            let failure = connections.attempt(LIMIT, &claim, attempt).await.expect_err("it never ends");
+            let error = failure.error_of("store");
+            assert!(error.is_ambiguous() == sent && error.to_string().contains(expected), "{error}");
         }
     }
 

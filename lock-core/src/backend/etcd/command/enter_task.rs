@@ -121,7 +121,7 @@ impl Task {
         {
             return Ok(round);
         }
-        let line = store.within(store.timeout(), store.read(&first.claim.key)).await?;
+        let line = store.connections.within(store.timeout(), store.read(&first.claim.key)).await?;
         retain(gathered);
         Ok(self.round(&line, gathered))
     }
@@ -147,7 +147,8 @@ impl Task {
         let nothing = (Vec::new(), None);
         let Some((first, _)) = wait.first() else { return nothing };
         let (store, key) = (&self.store, first.wanted.claim.key.clone());
-        let Ok(session) = store.within(store.timeout(), store.session(waiter_lease(&first.wanted))).await
+        let Ok(session) =
+            store.connections.within(store.timeout(), store.session(waiter_lease(&first.wanted))).await
         else {
             return nothing;
         };
@@ -161,7 +162,7 @@ impl Task {
         let again = |taken: Vec<(Gathered, Waits)>| {
             taken.into_iter().map(|(one, _)| one).filter(|one| one.wanted.put_back()).collect()
         };
-        match store.within(store.timeout(), store.create(creation)).await {
+        match store.connections.within(store.timeout(), store.create(creation)).await {
             Ok(Created::At(_, read)) => {
                 used.clear();
                 let count = read.and_then(|read| usize::try_from(read.count).ok()).unwrap_or_default();

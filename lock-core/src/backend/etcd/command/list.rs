@@ -37,7 +37,7 @@ impl Store {
             let page =
                 RangeRequest { key: from, range_end: to.clone(), limit: PAGE, ..RangeRequest::default() };
             let page: RangeResponse =
-                self.within(self.timeout(), self.call("/etcdserverpb.KV/Range", page)).await?;
+                self.connections.within(self.timeout(), self.call("/etcdserverpb.KV/Range", page)).await?;
             from = page.kvs.last().map(|kv| [&kv.key[..], &[0]].concat()).unwrap_or_default();
             let mut complete = complete(&mut open, page.kvs);
             if !page.more {
@@ -45,7 +45,7 @@ impl Store {
             }
             while !complete.is_empty() && locks.len() <= limit {
                 let rest = complete.split_off(complete.len().min(KEYS_TOGETHER));
-                locks.extend(self.within(self.timeout(), self.infos(complete, foreign)).await?);
+                locks.extend(self.connections.within(self.timeout(), self.infos(complete, foreign)).await?);
                 complete = rest;
             }
             if !page.more || locks.len() > limit {

@@ -101,7 +101,7 @@ impl Store {
         let mut events = connection.watch(vec![WatchRequest::create(from, to)], token).await?;
         // The watch reports all changes after its creation. The read returns the earlier changes.
         while !next(&mut events).await?.created {}
-        copy.read(self.within(self.timeout(), self.read(key)).await?);
+        copy.read(self.connections.within(self.timeout(), self.read(key)).await?);
         let told = async {
             loop {
                 let answer = next(&mut events).await?;
@@ -122,9 +122,9 @@ impl Store {
             signs += 1;
             let waiting = copy.waiting();
             // If this fails, the next check follows soon.
-            let _ = self.within(self.timeout(), self.keep_waiters(&waiting)).await;
+            let _ = self.connections.within(self.timeout(), self.keep_waiters(&waiting)).await;
             if signs % BETWEEN_READS == 0 && !waiting.is_empty() {
-                let newer = copy.read(self.within(self.timeout(), self.read(key)).await?);
+                let newer = copy.read(self.connections.within(self.timeout(), self.read(key)).await?);
                 if newer.is_some() && newer == refused {
                     // A cluster that was restored from a backup has smaller revisions, and the old watch may report no
                     // changes. So another watch is started.

@@ -33,7 +33,7 @@ impl Store {
             );
             Ok::<_, Failure>((readable(alarms)?, readable(list)?, readable(leases)?))
         };
-        let (alarms, list, leases) = self.within(limit, asked).await?;
+        let (alarms, list, leases) = self.connections.within(limit, asked).await?;
         let servers = self.connections.connector();
         let (list, members, addresses) = members::ask(servers, list.map(|list| list.members), limit).await;
         Ok(Facts {

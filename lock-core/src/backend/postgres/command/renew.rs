@@ -1,5 +1,7 @@
 //! Renews many grants with one statement.
 
+use std::pin::pin;
+
 use tokio_postgres::types::Type;
 
 use super::release::own_fence;
@@ -28,8 +30,7 @@ impl Server {
         let locks: Vec<KeyLease<'_>> = batch.iter().flat_map(KeyLease::of_grant).collect();
         let mut verdicts = Vec::with_capacity(locks.len());
         for chunk in locks.chunks(PER_STATEMENT) {
-            let answer = tokio::time::timeout(deadline, self.renew_chunk(chunk)).await;
-            let answer = answer.unwrap_or_else(|_| Err(self.elapsed(deadline)));
+            let answer = self.connections.within(deadline, pin!(self.renew_chunk(chunk))).await;
             verdicts.extend(answer.unwrap_or_else(|failure| vec![Verdict::Unknown(failure); chunk.len()]));
         }
         of_grants(batch, verdicts, |failure| self.error(failure))

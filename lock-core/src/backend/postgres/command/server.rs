@@ -1,10 +1,10 @@
 //! Runs statements on the server, and limits calls to their deadlines.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
 use tokio_postgres::Row;
 
 use super::answer::Answer;
@@ -13,7 +13,7 @@ use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::{Listening, Parameter, Session, Shared};
 use crate::backend::remote::PerRuntime;
 use crate::clock::{Clock, Moment};
-use crate::error::{LockError, LockErrorKind, Result as LockResult};
+use crate::error::{LockError, Result as LockResult};
 use crate::key::Key;
 
 /// A Postgres server, with one connection for each runtime that uses it, and one connection that listens.
@@ -51,8 +51,7 @@ impl Server {
         deadline: Duration,
         call: impl Future<Output = Result<T, Failure>>,
     ) -> LockResult<T> {
-        let answer = timeout(deadline, call).await.unwrap_or_else(|_| Err(self.elapsed(deadline)));
-        answer.map_err(|failure| self.error(&failure))
+        self.connections.within(deadline, pin!(call)).await.map_err(|failure| self.error(&failure))
     }
 
     /// Runs a call about one key [within](Self::within) its deadline. An error names the key.
@@ -63,24 +62,6 @@ impl Server {
         call: impl Future<Output = Result<T, Failure>>,
     ) -> LockResult<T> {
         self.within(deadline, call).await.map_err(|error| error.with_key(key))
-    }
-
-    /// Returns the failure of a call that received no answer before its deadline. The server may have executed the
-    /// call.
-    pub(crate) fn elapsed(&self, deadline: Duration) -> Failure {
-        match self.connections.failure() {
-            // The connection may have been lost after the request was sent, and a new dial may have failed. Then the
-            // error gives the reason of that failure. The outcome of the request is still unknown.
-            Some(last) => last.in_doubt(),
-            None => Failure::no_answer(deadline),
-        }
-    }
-
-    /// Returns the failure of a call that was not sent before its deadline.
-    pub(crate) fn not_sent(&self, deadline: Duration) -> Failure {
-        let dialling =
-            || Failure::new(LockErrorKind::Unavailable, format!("nothing could be sent within {deadline:?}"));
-        self.connections.failure().unwrap_or_else(dialling).before_any_request()
     }
 
     /// Runs a statement. Returns its rows, and the moment before it was sent.

@@ -2,12 +2,10 @@
 
 use std::fmt;
 use std::iter;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::{Cmd, Pipeline, Value};
-use tokio::time::timeout;
 
 use super::grant::send_to_grant;
 use super::reply::{clash, code, granted, held, refused};
@@ -46,20 +44,6 @@ fn value_of(claim: &Claim, token: &OwnerToken) -> String {
 }
 
 impl Server<Primary> {
-    pub(crate) async fn acquire_within(
-        &self,
-        claim: &Claim,
-        ask: Ask,
-        deadline: Duration,
-    ) -> Result<Attempt, Failure> {
-        match timeout(deadline, pin!(self.acquire(claim, ask, deadline))).await {
-            Ok(answer) => answer,
-            // Only a claim that was sent may have changed the store.
-            Err(_) if claim.is_sent() => Err(self.elapsed(deadline)),
-            Err(_) => Err(self.not_sent(deadline)),
-        }
-    }
-
     /// Makes one attempt. If a plain SET can grant the claim, the SET is sent first, so that a free key costs only one
     /// command. If the key is held, perhaps by this owner, or if the claim needs more than a SET, the script is called.
     pub(crate) async fn acquire(

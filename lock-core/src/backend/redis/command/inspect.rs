@@ -36,12 +36,13 @@ impl<R: Role> Server<R> {
             let mut scan = Cmd::new();
             scan.arg("SCAN").arg(&cursor).arg("MATCH").arg(beginning_with(prefix)).arg("COUNT").arg(STEP);
             let scanned = async { step(&self.connections.get().await?.send(&scan).await?) };
-            let (next, keys) = self.within(self.timeout(), scanned).await?;
+            let (next, keys) = self.connections.within(self.timeout(), scanned).await?;
             let keys: Vec<String> = keys.into_iter().filter(|key| !is_helper(key)).collect();
             let mut rest = keys.as_slice();
             while !rest.is_empty() {
                 let batch = &rest[..rest.len().min(BATCH)];
-                let (looked, found) = self.within(self.timeout(), self.look_into(batch, foreign)).await?;
+                let (looked, found) =
+                    self.connections.within(self.timeout(), self.look_into(batch, foreign)).await?;
                 // A scan may return a key twice. Only locks are remembered, because there may be very many other keys.
                 locks.extend(found.into_iter().filter(|lock| seen.insert(lock.key.clone())));
                 rest = &rest[looked..];

@@ -36,6 +36,6 @@ impl<R: Role> Server<R> {
                 _ => Ok(ping),
             }
         };
-        self.within(self.timeout(), call).await.map_err(|failure| self.error(&failure))
+        self.connections.within(self.timeout(), call).await.map_err(|failure| self.error(&failure))
     }
 }

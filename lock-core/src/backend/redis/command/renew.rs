@@ -1,5 +1,7 @@
 //! Renews many grants in one round trip.
 
+use std::pin::pin;
+
 use ::redis::{Cmd, Pipeline, Value};
 
 use super::acquire::fence_ttl;
@@ -30,11 +32,8 @@ impl<R: Role> Server<R> {
         let deadline = deadline::of_renewal(self.timeout(), shortest);
         let locks: Vec<KeyLease<'_>> = batch.iter().flat_map(KeyLease::of_grant).collect();
         let chunks: Vec<&[KeyLease<'_>]> = locks.chunks(PER_SCRIPT).collect();
-        let answers = match tokio::time::timeout(deadline, self.renew_chunks(&chunks, false)).await {
-            Ok(answers) => answers,
-            // A missing answer is neither a renewal nor a loss, so the renewer retries.
-            Err(_) => Err(self.elapsed(deadline)),
-        };
+        // A missing answer is neither a renewal nor a loss, so the renewer retries.
+        let answers = self.connections.within(deadline, pin!(self.renew_chunks(&chunks, false))).await;
         let answers = answers.unwrap_or_else(|failure| vec![Verdict::Unknown(failure); locks.len()]);
         of_grants(batch, answers, |failure| self.error(failure))
     }

@@ -3,15 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
-
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::Role;
 use crate::backend::redis::link::Session;
 use crate::backend::redis::link::Shared;
 use crate::backend::redis::primary::Primary;
 use crate::backend::remote::PerRuntime;
-use crate::error::{LockError, LockErrorKind};
+use crate::error::LockError;
 
 /// A Redis server, its commands, and one connection for each runtime that uses it.
 #[derive(Debug)]
@@ -45,34 +43,6 @@ impl<R: Role> Server<R> {
 
     pub(crate) fn deadline(&self, lease: Duration) -> Duration {
         self.shared().config.deadline(lease)
-    }
-
-    /// Returns the failure of a call that received no answer before its deadline. The server may have executed the
-    /// call.
-    pub(crate) fn elapsed(&self, deadline: Duration) -> Failure {
-        match self.connections.failure() {
-            // The connection may have been lost since the request was sent, and a new dial may have failed. The error
-            // contains the last reason why there is no connection. The request may still have been executed.
-            Some(last) => last.in_doubt(),
-            None => Failure::no_answer(deadline),
-        }
-    }
-
-    /// Returns the failure of a call that was not sent before its deadline.
-    pub(crate) fn not_sent(&self, deadline: Duration) -> Failure {
-        let dialling =
-            || Failure::new(LockErrorKind::Unavailable, format!("no connection within {deadline:?}"));
-        self.connections.failure().unwrap_or_else(dialling).before_any_request()
-    }
-
-    /// Runs a call within its deadline. The calls of every lock pass their future by `pin!(..)`, because an async
-    /// function that takes a future by value reserves memory for the future twice.
-    pub(crate) async fn within<T>(
-        &self,
-        deadline: Duration,
-        call: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
-        timeout(deadline, call).await.unwrap_or_else(|_| Err(self.elapsed(deadline)))
     }
 
     pub(crate) fn error(&self, failure: &Failure) -> LockError {

@@ -152,7 +152,7 @@ impl<R: Role> Server<R> {
             let answers = live.send_all(&commands).await?;
             Facts::read(&self.shared().config, kind, &answers, (sent, clock::wall()))
         };
-        self.within(self.timeout(), call).await.map_err(|failure| self.error(&failure))
+        self.connections.within(self.timeout(), call).await.map_err(|failure| self.error(&failure))
     }
 }
 

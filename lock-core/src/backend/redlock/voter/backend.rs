@@ -50,7 +50,7 @@ impl Voter {
         key: &Key,
         call: impl Future<Output = std::result::Result<T, Failure>>,
     ) -> Result<T> {
-        let answer = self.server.within(deadline, call).await;
+        let answer = self.server.connections.within(deadline, call).await;
         answer.map_err(|failure| self.server.error(&failure).with_key(key))
     }
 

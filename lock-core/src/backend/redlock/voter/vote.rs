@@ -1,9 +1,9 @@
 //! Requests the vote of a server for a claim.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use ::redis::{Cmd, Value};
-use tokio::time::timeout;
 
 use super::backend::{Voter, unsupported};
 use super::boot::Registration;
@@ -56,14 +56,9 @@ impl Voter {
             return Err(Refusal::ClockJumped { left, granted: false }.to_error(voter).with_key(&claim.key));
         }
         let end = Clock::Suspend.now().plus(deadline);
-        let error = match timeout(deadline, self.ask(claim, end)).await {
-            Ok(Ok(attempt)) => return Ok(attempt),
-            Ok(Err(refusal)) => refusal.to_error(voter),
-            // If a request was sent, the server may still grant the claim, and the quorum must release it.
-            Err(_) if claim.is_sent() => server.error(&server.elapsed(deadline)),
-            Err(_) => server.error(&server.not_sent(deadline)),
-        };
-        Err(error.or_key(&claim.key))
+        // If a request was sent in time, the server may still grant the claim, and the quorum must release it.
+        let answer = server.connections.attempt(deadline, claim, pin!(self.ask(claim, end))).await;
+        answer.map_err(|refusal| refusal.to_error(voter).or_key(&claim.key))
     }
 
     /// Requests the claim. No request of this call takes effect after `end`, when the caller times out.
