@@ -92,6 +92,10 @@ pub enum LossReason {
 }
 
 impl LossReason {
+    /// All reasons. Each reason is at the index `reason as usize`.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Expired, Self::Taken, Self::MaxHold, Self::Forced, Self::ShutDown, Self::SessionEnded];
+
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Expired => "its lease ran out before a renewal was answered",

@@ -1,4 +1,4 @@
-//! Defines the states of a lease. A state is one byte. Each value from [`EXPIRED`] on stands for a [`LossReason`].
+//! Defines the states of a lease. A state is one byte. Each value above [`ENDED`] stands for a [`LossReason`].
 
 use crate::error::LossReason;
 
@@ -7,34 +7,28 @@ pub(super) const HELD: u8 = 0;
 pub(super) const ENDANGERED: u8 = 1;
 /// The last guard was released or dropped. Renewals stop, and losses are no longer reported.
 pub(super) const ENDED: u8 = 2;
-pub(super) const EXPIRED: u8 = 3;
-pub(super) const TAKEN: u8 = 4;
-pub(super) const MAX_HOLD: u8 = 5;
-pub(super) const FORCED: u8 = 6;
-pub(super) const SHUT_DOWN: u8 = 7;
-pub(super) const SESSION_ENDED: u8 = 8;
 
 /// Returns the state of a lease that is lost for `reason`.
 pub(super) fn code(reason: LossReason) -> u8 {
-    match reason {
-        LossReason::Expired => EXPIRED,
-        LossReason::Taken => TAKEN,
-        LossReason::MaxHold => MAX_HOLD,
-        LossReason::Forced => FORCED,
-        LossReason::ShutDown => SHUT_DOWN,
-        LossReason::SessionEnded => SESSION_ENDED,
-    }
+    ENDED + 1 + reason as u8
 }
 
 /// Returns why a lease in this state is lost, or `None` if it is not lost.
 pub(super) fn reason(code: u8) -> Option<LossReason> {
-    match code {
-        EXPIRED => Some(LossReason::Expired),
-        TAKEN => Some(LossReason::Taken),
-        MAX_HOLD => Some(LossReason::MaxHold),
-        FORCED => Some(LossReason::Forced),
-        SHUT_DOWN => Some(LossReason::ShutDown),
-        SESSION_ENDED => Some(LossReason::SessionEnded),
-        _ => None,
+    LossReason::ALL.get(usize::from(code.checked_sub(ENDED + 1)?)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_a_loss_is_read_back_and_no_other_state_has_one() {
+        for loss in LossReason::ALL {
+            assert_eq!(reason(code(loss)), Some(loss));
+        }
+        let lost: Vec<_> = (0..=u8::MAX).filter(|code| reason(*code).is_some()).collect();
+        assert_eq!(lost, LossReason::ALL.map(code));
+        assert!(lost.iter().all(|code| *code > ENDED));
     }
 }

@@ -1,4 +1,7 @@
 //! Defines the values of metric labels. The set of values is small and fixed.
+//!
+//! `NAMES` of each type contains the names of the values in the order of the variants, so the name of a value is
+//! `NAMES[value as usize]`.
 
 use crate::backend::{Ask, Renewal};
 use crate::error::{LockError, LockErrorKind, LossReason};
@@ -23,29 +26,8 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    pub(crate) const ALL: [Self; 8] = [
-        Self::Acquired,
-        Self::Contended,
-        Self::Timeout,
-        Self::Overloaded,
-        Self::Skipped,
-        Self::StoreError,
-        Self::Cancelled,
-        Self::Refused,
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Acquired => "acquired",
-            Self::Contended => "contended",
-            Self::Timeout => "timeout",
-            Self::Overloaded => "overloaded",
-            Self::Skipped => "skipped",
-            Self::StoreError => "store_error",
-            Self::Cancelled => "cancelled",
-            Self::Refused => "refused",
-        }
-    }
+    pub(crate) const NAMES: [&'static str; 8] =
+        ["acquired", "contended", "timeout", "overloaded", "skipped", "store_error", "cancelled", "refused"];
 
     /// Returns the outcome of a request that failed with this error.
     pub(crate) fn from_error(error: &LockError) -> Self {
@@ -87,18 +69,7 @@ pub(crate) enum End {
 }
 
 impl End {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Released, Self::Lost, Self::Forced, Self::MaxHold, Self::ShutDown];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Released => "released",
-            Self::Lost => "lost",
-            Self::Forced => "forced",
-            Self::MaxHold => "max_hold",
-            Self::ShutDown => "shut_down",
-        }
-    }
+    pub(crate) const NAMES: [&'static str; 5] = ["released", "lost", "forced", "max_hold", "shut_down"];
 
     pub(crate) fn from_loss(reason: LossReason) -> Self {
         match reason {
@@ -110,26 +81,9 @@ impl End {
     }
 }
 
-/// All reasons of a loss. Each reason is at the index `reason as usize`.
-pub(crate) const LOSSES: [LossReason; 6] = [
-    LossReason::Expired,
-    LossReason::Taken,
-    LossReason::MaxHold,
-    LossReason::Forced,
-    LossReason::ShutDown,
-    LossReason::SessionEnded,
-];
-
-pub(crate) fn loss(reason: LossReason) -> &'static str {
-    match reason {
-        LossReason::Expired => "expired",
-        LossReason::Taken => "taken",
-        LossReason::MaxHold => "max_hold",
-        LossReason::Forced => "forced",
-        LossReason::ShutDown => "shut_down",
-        LossReason::SessionEnded => "session_ended",
-    }
-}
+/// The names of the reasons of a loss.
+pub(crate) const LOSSES: [&str; LossReason::ALL.len()] =
+    ["expired", "taken", "max_hold", "forced", "shut_down", "session_ended"];
 
 /// The answer to a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,15 +96,7 @@ pub(crate) enum Renewed {
 }
 
 impl Renewed {
-    pub(crate) const ALL: [Self; 3] = [Self::Yes, Self::NotOwned, Self::Unknown];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Yes => "renewed",
-            Self::NotOwned => "not_owned",
-            Self::Unknown => "unknown",
-        }
-    }
+    pub(crate) const NAMES: [&'static str; 3] = ["renewed", "not_owned", "unknown"];
 
     pub(crate) fn from_answer(answer: &Renewal) -> Self {
         match answer {
@@ -173,15 +119,7 @@ pub(crate) enum ReleaseError {
 }
 
 impl ReleaseError {
-    pub(crate) const ALL: [Self; 3] = [Self::Unanswered, Self::NotOurs, Self::Abandoned];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Unanswered => "unanswered",
-            Self::NotOurs => "not_ours",
-            Self::Abandoned => "abandoned",
-        }
-    }
+    pub(crate) const NAMES: [&'static str; 3] = ["unanswered", "not_ours", "abandoned"];
 }
 
 /// A call to the store.
@@ -200,28 +138,24 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    pub(crate) const COUNT: usize = 10;
+    pub(crate) const NAMES: [&'static str; 10] = [
+        "grab",
+        "try_acquire",
+        "enqueue",
+        "beat",
+        "renew",
+        "release",
+        "fence",
+        "downgrade",
+        "latch",
+        "others_wait",
+    ];
 
     pub(crate) fn from_ask(ask: Ask) -> Self {
         match ask {
             Ask::Probe => Self::Probe,
             Ask::Try => Self::Try,
             Ask::Enqueue { .. } => Self::Enqueue,
-        }
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Probe => "grab",
-            Self::Try => "try_acquire",
-            Self::Enqueue => "enqueue",
-            Self::Heartbeat => "beat",
-            Self::Renew => "renew",
-            Self::Release => "release",
-            Self::Fence => "fence",
-            Self::Downgrade => "downgrade",
-            Self::Latch => "latch",
-            Self::OthersWait => "others_wait",
         }
     }
 }
@@ -256,16 +190,35 @@ mod tests {
         }
     }
 
-    /// Each value is found at its index in `ALL`, and has its own name.
+    /// Requires that the values of a type have these names, in the order of their numbers.
+    macro_rules! assert_names {
+        ($names:expr, $($value:expr => $name:expr),*) => {{
+            assert_eq!([$($value as usize),*].as_slice(), (0..$names.len()).collect::<Vec<_>>());
+            assert_eq!($names, [$($name),*]);
+        }};
+    }
+
     #[test]
-    fn values_stand_in_the_order_of_their_numbers() {
-        assert!(Outcome::ALL.iter().enumerate().all(|(at, one)| *one as usize == at));
-        assert!(End::ALL.iter().enumerate().all(|(at, one)| *one as usize == at));
-        assert!(LOSSES.iter().enumerate().all(|(at, one)| *one as usize == at));
-        assert!(Renewed::ALL.iter().enumerate().all(|(at, one)| *one as usize == at));
-        assert!(ReleaseError::ALL.iter().enumerate().all(|(at, one)| *one as usize == at));
-        assert_eq!(Op::OthersWait as usize + 1, Op::COUNT);
-        let names: std::collections::BTreeSet<_> = Outcome::ALL.map(Outcome::name).into();
-        assert_eq!(names.len(), Outcome::ALL.len());
+    fn values_stand_in_the_order_of_their_names() {
+        assert_names!(Outcome::NAMES,
+            Outcome::Acquired => "acquired", Outcome::Contended => "contended", Outcome::Timeout => "timeout",
+            Outcome::Overloaded => "overloaded", Outcome::Skipped => "skipped",
+            Outcome::StoreError => "store_error", Outcome::Cancelled => "cancelled", Outcome::Refused => "refused");
+        assert_names!(End::NAMES,
+            End::Released => "released", End::Lost => "lost", End::Forced => "forced",
+            End::MaxHold => "max_hold", End::ShutDown => "shut_down");
+        assert_names!(LOSSES,
+            LossReason::Expired => "expired", LossReason::Taken => "taken", LossReason::MaxHold => "max_hold",
+            LossReason::Forced => "forced", LossReason::ShutDown => "shut_down",
+            LossReason::SessionEnded => "session_ended");
+        assert_names!(Renewed::NAMES,
+            Renewed::Yes => "renewed", Renewed::NotOwned => "not_owned", Renewed::Unknown => "unknown");
+        assert_names!(ReleaseError::NAMES,
+            ReleaseError::Unanswered => "unanswered", ReleaseError::NotOurs => "not_ours",
+            ReleaseError::Abandoned => "abandoned");
+        assert_names!(Op::NAMES,
+            Op::Probe => "grab", Op::Try => "try_acquire", Op::Enqueue => "enqueue", Op::Heartbeat => "beat",
+            Op::Renew => "renew", Op::Release => "release", Op::Fence => "fence", Op::Downgrade => "downgrade",
+            Op::Latch => "latch", Op::OthersWait => "others_wait");
     }
 }

@@ -8,7 +8,7 @@ use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, S
 use super::recorder_id::RecorderId;
 use crate::backend::NodeAnswer;
 use crate::error::LossReason;
-use crate::observe::labels::{self, End, LOSSES, Op, Outcome, ReleaseError, Renewed};
+use crate::observe::labels::{End, LOSSES, Op, Outcome, ReleaseError, Renewed};
 
 const ATTEMPTS: &str = "lock.client.acquire.attempts";
 const WAIT_TIME: &str = "lock.client.wait_time";
@@ -96,14 +96,14 @@ pub(crate) struct Meter(Option<Arc<Series>>);
 #[derive(Debug)]
 pub(super) struct Series {
     labels: [Label; 2],
-    attempts: [Counter; Outcome::ALL.len()],
-    waited: [OnceLock<Histogram>; Outcome::ALL.len()],
-    used: [OnceLock<Histogram>; End::ALL.len()],
+    attempts: [Counter; Outcome::NAMES.len()],
+    waited: [OnceLock<Histogram>; Outcome::NAMES.len()],
+    used: [OnceLock<Histogram>; End::NAMES.len()],
     held: Gauge,
     pending: Gauge,
-    renewals: [Counter; Renewed::ALL.len()],
+    renewals: [Counter; Renewed::NAMES.len()],
     lost: [Counter; LOSSES.len()],
-    release_errors: [Counter; ReleaseError::ALL.len()],
+    release_errors: [Counter; ReleaseError::NAMES.len()],
     bypassed: Counter,
     long_held: Counter,
 }
@@ -121,14 +121,14 @@ impl Series {
             metrics::with_recorder(|recorder| recorder.register_gauge(&key, &METADATA))
         };
         let series = Self {
-            attempts: Outcome::ALL.map(|outcome| by(ATTEMPTS, "result", outcome.name())),
+            attempts: Outcome::NAMES.map(|name| by(ATTEMPTS, "result", name)),
             waited: Default::default(),
             used: Default::default(),
             held: gauge(HELD),
             pending: gauge(PENDING),
-            renewals: Renewed::ALL.map(|answer| by(RENEWALS, "result", answer.name())),
-            lost: LOSSES.map(|reason| by(LOST, "reason", labels::loss(reason))),
-            release_errors: ReleaseError::ALL.map(|why| by(RELEASE_ERRORS, "reason", why.name())),
+            renewals: Renewed::NAMES.map(|name| by(RENEWALS, "result", name)),
+            lost: LOSSES.map(|name| by(LOST, "reason", name)),
+            release_errors: ReleaseError::NAMES.map(|name| by(RELEASE_ERRORS, "reason", name)),
             bypassed: one(BYPASSED),
             long_held: one(LONG_HELD),
             labels,
@@ -139,12 +139,12 @@ impl Series {
     }
 
     fn waited(&self, outcome: Outcome) -> &Histogram {
-        let label = || Label::from_static_parts("result", outcome.name());
+        let label = || Label::from_static_parts("result", Outcome::NAMES[outcome as usize]);
         kept(&self.waited[outcome as usize], || histogram(key(WAIT_TIME, &self.labels, Some(label()))))
     }
 
     fn used(&self, end: End) -> &Histogram {
-        let label = || Label::from_static_parts("end", end.name());
+        let label = || Label::from_static_parts("end", End::NAMES[end as usize]);
         kept(&self.used[end as usize], || histogram(key(USE_TIME, &self.labels, Some(label()))))
     }
 }
@@ -275,14 +275,15 @@ impl Meter {
 
 #[derive(Debug, Default)]
 pub(super) struct StoreSeries {
-    operations: [OnceLock<Histogram>; Op::COUNT],
+    operations: [OnceLock<Histogram>; Op::NAMES.len()],
 }
 
 impl StoreSeries {
     pub(super) fn took(&self, op: Op, backend: &'static str, time: Duration) {
         let register = || {
+            let name = Op::NAMES[op as usize];
             let labels =
-                vec![Label::from_static_parts("backend", backend), Label::from_static_parts("op", op.name())];
+                vec![Label::from_static_parts("backend", backend), Label::from_static_parts("op", name)];
             histogram(Key::from_parts(KeyName::from_const_str(OPERATION), labels))
         };
         kept(&self.operations[op as usize], register).record(time);
