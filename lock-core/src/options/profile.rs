@@ -113,7 +113,8 @@ macro_rules! option_setters {
             /// Sets whether the caller waits for the release after the body has ended: see
             /// [`Profile::release`](lock_core::Profile::release).
             release(release: $crate::Release);
-            /// Sets what happens to a body when the lock is lost: see [`Profile::on_lost`](lock_core::Profile::on_lost).
+            /// Sets what happens to a body when the lock is lost: see
+            /// [`Profile::on_lost`](lock_core::Profile::on_lost).
             on_lost(on_lost: $crate::OnLost);
         }
     };
@@ -127,17 +128,21 @@ macro_rules! option_setters {
     )*};
 }
 
+/// Generates setters that wrap the value in `Some`. Each sets the option of the same name.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident($value:ident: $type:ty);)*) => {$(
+        $(#[$doc])*
+        pub fn $name(mut self, $value: $type) -> Self {
+            self.options.$name = Some($value);
+            self
+        }
+    )*};
+}
+
 impl Profile {
     /// Creates a profile that sets no option.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Sets the length of the lease. If a holder crashes, the key stays locked until the lease ends. While the lock is
-    /// held, the lease is renewed after each third of its length. Default: the manager's ttl, which is 10 s if not set.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.options.ttl = Some(ttl);
-        self
     }
 
     /// Sets what to do when the key is held. Default: the manager's strategy, which is
@@ -147,220 +152,186 @@ impl Profile {
         self
     }
 
-    /// Sets how long a request waits while the key is held. This limit replaces the strategy's own limit. A strategy
-    /// that does not wait, or that waits forever, refuses a limit.
-    ///
-    /// The limit does not interrupt a call to the store, because a slow call may still acquire the lock. If the store
-    /// does not answer, [`Unavailable`](LockErrorKind::Unavailable) is returned when the current call ends, which may
-    /// be after the limit. On Redis, a call lasts at most the `timeout` of the URL, 500 ms by default. To limit the
-    /// whole time, put `tokio::time::timeout` around [`acquire`](crate::LockRequest::acquire). If the future of
-    /// `acquire` is dropped, no lock stays acquired.
-    pub fn wait(mut self, limit: Duration) -> Self {
-        self.options.wait = Some(limit);
-        self
-    }
+    setters! {
+        /// Sets the length of the lease. If a holder crashes, the key stays locked until the lease ends. While the lock
+        /// is held, the lease is renewed after each third of its length. Default: the manager's ttl, which is 10 s if
+        /// not set.
+        ttl(ttl: Duration);
 
-    /// Sets whether the lease is renewed while the lock is held. Without renewal, the lock is lost after its ttl.
-    /// Default: yes.
-    pub fn renew(mut self, renew: bool) -> Self {
-        self.options.renew = Some(renew);
-        self
-    }
+        /// Sets how long a request waits while the key is held. This limit replaces the strategy's own limit. A
+        /// strategy that does not wait, or that waits forever, refuses a limit.
+        ///
+        /// The limit does not interrupt a call to the store, because a slow call may still acquire the lock. If the
+        /// store does not answer, [`Unavailable`](LockErrorKind::Unavailable) is returned when the current call ends,
+        /// which may be after the limit. On Redis, a call lasts at most the `timeout` of the URL, 500 ms by default. To
+        /// limit the whole time, put `tokio::time::timeout` around [`acquire`](crate::LockRequest::acquire). If the
+        /// future of `acquire` is dropped, no lock stays acquired.
+        wait(limit: Duration);
 
-    /// Sets whether the caller of [`run`](crate::LockRequest::run) and [`run_with`](crate::LockRequest::run_with) waits
-    /// for the release after the body has ended. [`Release`] describes the benefits and costs of `Background`. This
-    /// option does not affect a guard from [`acquire`](crate::LockRequest::acquire): [`LockGuard::release`] always
-    /// waits, and a dropped guard is released in the background. Default: the profile's value, or otherwise
-    /// [`Release::Await`].
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), lock_core::LockError> {
-    /// use lock_core::{LockManager, Release};
-    ///
-    /// let locks = LockManager::in_memory();
-    /// for seat in 1..=3 {
-    ///     let request = locks.lock("flight:7").release(Release::Background);
-    ///     assert_eq!(request.run(async { seat }).await?, seat);
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn release(mut self, release: Release) -> Self {
-        self.options.release = Some(release);
-        self
-    }
+        /// Sets whether the lease is renewed while the lock is held. Without renewal, the lock is lost after its ttl.
+        /// Default: yes.
+        renew(renew: bool);
 
-    /// Sets how long this process keeps the lock after its release. During that time, the next request of this process
-    /// for the key gets the lock at once, without a command to the store, and with its own fencing token. The maximum
-    /// is a second or a third of the ttl, whichever is shorter. With zero, the lock does not linger. Default: the
-    /// profile's value, or otherwise the manager's value, or otherwise zero.
-    ///
-    /// The costs:
-    /// - **During that time, an attempt in another process is refused.** This affects requests that fail at once or
-    ///   skip, and the first attempt of a request that waits. If this process requests the key again and again within
-    ///   that time, the other process may be refused each time.
-    /// - A request that **waits** in another process is served at once, because the store notifies this process, which
-    ///   then releases the key. If that notification is lost, the waiter waits until the linger ends, or for about a
-    ///   second if this process keeps using the key.
-    /// - When the linger ends, a task of the runtime that released the lock returns the key to the store. If that
-    ///   runtime is not driven, the key stays locked until its lease is over.
-    /// - For the store, and for [`inspect`](crate::LockManager::inspect), this process still holds the key. No guard
-    ///   holds the key, so the metrics do not count the key as held. A shutdown returns the key to the store without
-    ///   waiting for the end of the linger.
-    /// - If the process dies during that time, the key becomes free when its lease ends, as with a lock that is held. A
-    ///   lingering lock is not renewed.
-    ///
-    /// If another task of this process already waits at the release, that task gets the lock at once. If the next
-    /// request needs a fair lock, several keys or a shorter ttl, the key is first returned to the store. A
-    /// [`release`](LockGuard::release) of a lock that lingers returns at once. `max_hold` and `min_hold` count from
-    /// each acquisition. Until the end of its `min_hold`, a released lock stays locked in the store and does not
-    /// linger. Without [renewal](Self::renew), each acquisition of a lingering lock costs one renewal.
-    ///
-    /// A lock can linger only if it was requested by [`lock`](crate::LockManager::lock), on a store that notifies a
-    /// holder of waiters ([`Waiting::tells_holder`](crate::backend::Waiting::tells_holder)). A `redlock://` store of
-    /// several servers does not notify holders. Any other request with this option is refused.
-    ///
-    /// In a profile or in the manager, this option applies only to requests that can linger, for at most a third of
-    /// their ttl. Other requests ignore the option.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), lock_core::LockError> {
-    /// use std::time::Duration;
-    ///
-    /// let locks = lock_core::LockManager::in_memory();
-    /// for _ in 0..3 {
-    ///     // Over Redis, the second and the third cost no command.
-    ///     locks.lock("cart:7").linger(Duration::from_millis(5)).run(async { /* .. */ }).await?;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn linger(mut self, linger: Duration) -> Self {
-        self.options.linger = Some(linger);
-        self
-    }
+        /// Sets whether the caller of [`run`](crate::LockRequest::run) and [`run_with`](crate::LockRequest::run_with)
+        /// waits for the release after the body has ended. [`Release`] describes the benefits and costs of
+        /// `Background`. This option does not affect a guard from [`acquire`](crate::LockRequest::acquire):
+        /// [`LockGuard::release`] always waits, and a dropped guard is released in the background. Default: the
+        /// profile's value, or otherwise [`Release::Await`].
+        ///
+        /// # Examples
+        /// ```
+        /// # #[tokio::main(flavor = "current_thread")]
+        /// # async fn main() -> Result<(), lock_core::LockError> {
+        /// use lock_core::{LockManager, Release};
+        ///
+        /// let locks = LockManager::in_memory();
+        /// for seat in 1..=3 {
+        ///     let request = locks.lock("flight:7").release(Release::Background);
+        ///     assert_eq!(request.run(async { seat }).await?, seat);
+        /// }
+        /// # Ok(())
+        /// # }
+        /// ```
+        release(release: Release);
 
-    /// Sets the kind of lock for requests that do not name a kind:
-    /// [`LockManager::request`](crate::LockManager::request) with `None`, the attribute without `kind`, and the HTTP
-    /// layer without `.kind(..)`. A request that names its kind keeps that kind. So does a request of
-    /// [`lock`](crate::LockManager::lock) or its siblings, such as [`fair`](crate::LockManager::fair). For a request
-    /// for several keys, the kind must be [`Kind::Reentrant`] or [`Kind::Write`], because each of its keys has one
-    /// holder. Default: [`Kind::Reentrant`].
-    pub fn kind(mut self, kind: Kind) -> Self {
-        self.options.kind = Some(kind);
-        self
-    }
+        /// Sets how long this process keeps the lock after its release. During that time, the next request of this
+        /// process for the key gets the lock at once, without a command to the store, and with its own fencing token.
+        /// The maximum is a second or a third of the ttl, whichever is shorter. With zero, the lock does not linger.
+        /// Default: the profile's value, or otherwise the manager's value, or otherwise zero.
+        ///
+        /// The costs:
+        /// - **During that time, an attempt in another process is refused.** This affects requests that fail at once or
+        ///   skip, and the first attempt of a request that waits. If this process requests the key again and again
+        ///   within that time, the other process may be refused each time.
+        /// - A request that **waits** in another process is served at once, because the store notifies this process,
+        ///   which then releases the key. If that notification is lost, the waiter waits until the linger ends, or for
+        ///   about a second if this process keeps using the key.
+        /// - When the linger ends, a task of the runtime that released the lock returns the key to the store. If that
+        ///   runtime is not driven, the key stays locked until its lease is over.
+        /// - For the store, and for [`inspect`](crate::LockManager::inspect), this process still holds the key. No
+        ///   guard holds the key, so the metrics do not count the key as held. A shutdown returns the key to the store
+        ///   without waiting for the end of the linger.
+        /// - If the process dies during that time, the key becomes free when its lease ends, as with a lock that is
+        ///   held. A lingering lock is not renewed.
+        ///
+        /// If another task of this process already waits at the release, that task gets the lock at once. If the next
+        /// request needs a fair lock, several keys or a shorter ttl, the key is first returned to the store. A
+        /// [`release`](LockGuard::release) of a lock that lingers returns at once. `max_hold` and `min_hold` count from
+        /// each acquisition. Until the end of its `min_hold`, a released lock stays locked in the store and does not
+        /// linger. Without [renewal](Self::renew), each acquisition of a lingering lock costs one renewal.
+        ///
+        /// A lock can linger only if it was requested by [`lock`](crate::LockManager::lock), on a store that notifies a
+        /// holder of waiters ([`Waiting::tells_holder`](crate::backend::Waiting::tells_holder)). A `redlock://` store
+        /// of several servers does not notify holders. Any other request with this option is refused.
+        ///
+        /// In a profile or in the manager, this option applies only to requests that can linger, for at most a third of
+        /// their ttl. Other requests ignore the option.
+        ///
+        /// # Examples
+        /// ```
+        /// # #[tokio::main(flavor = "current_thread")]
+        /// # async fn main() -> Result<(), lock_core::LockError> {
+        /// use std::time::Duration;
+        ///
+        /// let locks = lock_core::LockManager::in_memory();
+        /// for _ in 0..3 {
+        ///     // Over Redis, the second and the third cost no command.
+        ///     locks.lock("cart:7").linger(Duration::from_millis(5)).run(async { /* .. */ }).await?;
+        /// }
+        /// # Ok(())
+        /// # }
+        /// ```
+        linger(linger: Duration);
 
-    /// Sets how many permits of a [`semaphore`](crate::LockManager::semaphore) the request acquires. All permits are
-    /// acquired at once, so two requests cannot deadlock while each holds some of them. Requests are served in order of
-    /// arrival. While a request for many permits waits, later requests wait too, even if enough permits are free for
-    /// them. The lock releases all its permits together.
-    ///
-    /// The minimum is 1. The maximum is the number of permits of the semaphore, and at most 100. The memory store and
-    /// Redis (one server, Sentinel, Cluster) support more than 1. Every other store refuses more than 1 with
-    /// [`Unsupported`](LockErrorKind::Unsupported), before any I/O. Default: the profile's value if the
-    /// [kind](crate::Profile::kind) also comes from the profile, otherwise 1.
-    ///
-    /// In a profile, this option needs a [`kind`](Self::kind) that is a semaphore. A request that names its own kind
-    /// ignores the `take` of the profile and must set its own.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), lock_core::LockError> {
-    /// let locks = lock_core::LockManager::in_memory();
-    /// // A large report counts as three of the ten that may run at the same time.
-    /// locks.semaphore("report", 10).take(3).run(async { /* .. */ }).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn take(mut self, permits: u32) -> Self {
-        self.options.take = Some(permits);
-        self
-    }
+        /// Sets the kind of lock for requests that do not name a kind:
+        /// [`LockManager::request`](crate::LockManager::request) with `None`, the attribute without `kind`, and the
+        /// HTTP layer without `.kind(..)`. A request that names its kind keeps that kind. So does a request of
+        /// [`lock`](crate::LockManager::lock) or its siblings, such as [`fair`](crate::LockManager::fair). For a
+        /// request for several keys, the kind must be [`Kind::Reentrant`] or [`Kind::Write`], because each of its keys
+        /// has one holder. Default: [`Kind::Reentrant`].
+        kind(kind: Kind);
 
-    /// Sets the pauses between the attempts of a strategy. They replace the strategy's own pauses. A strategy that does
-    /// not retry refuses a backoff.
-    pub fn backoff(mut self, backoff: Backoff) -> Self {
-        self.options.backoff = Some(backoff);
-        self
-    }
+        /// Sets how many permits of a [`semaphore`](crate::LockManager::semaphore) the request acquires. All permits
+        /// are acquired at once, so two requests cannot deadlock while each holds some of them. Requests are served in
+        /// order of arrival. While a request for many permits waits, later requests wait too, even if enough permits
+        /// are free for them. The lock releases all its permits together.
+        ///
+        /// The minimum is 1. The maximum is the number of permits of the semaphore, and at most 100. The memory store
+        /// and Redis (one server, Sentinel, Cluster) support more than 1. Every other store refuses more than 1 with
+        /// [`Unsupported`](LockErrorKind::Unsupported), before any I/O. Default: the profile's value if the
+        /// [kind](crate::Profile::kind) also comes from the profile, otherwise 1.
+        ///
+        /// In a profile, this option needs a [`kind`](Self::kind) that is a semaphore. A request that names its own
+        /// kind ignores the `take` of the profile and must set its own.
+        ///
+        /// # Examples
+        /// ```
+        /// # #[tokio::main(flavor = "current_thread")]
+        /// # async fn main() -> Result<(), lock_core::LockError> {
+        /// let locks = lock_core::LockManager::in_memory();
+        /// // A large report counts as three of the ten that may run at the same time.
+        /// locks.semaphore("report", 10).take(3).run(async { /* .. */ }).await?;
+        /// # Ok(())
+        /// # }
+        /// ```
+        take(permits: u32);
 
-    /// Sets how many requests may wait for the key. A further request fails with
-    /// [`Overloaded`](LockErrorKind::Overloaded). For [`lock`](crate::LockManager::lock), only the waiters of this
-    /// process count. For every other kind, the waiters of all processes in the store's queue count. A waiter that died
-    /// counts until its [waiter lease](crate::backend::Waiting::Queue) has ended: min(ttl, 2 s) on most stores. On a
-    /// store with heartbeats, it counts until the next heartbeat of a living waiter after that, at most a third of the
-    /// waiter lease longer. Default: no limit.
-    pub fn max_waiters(mut self, max: usize) -> Self {
-        self.options.max_waiters = Some(max);
-        self
-    }
+        /// Sets the pauses between the attempts of a strategy. They replace the strategy's own pauses. A strategy that
+        /// does not retry refuses a backoff.
+        backoff(backoff: Backoff);
 
-    /// Sets whether the fencing token must come with the grant. Default: no. In that case, the first call of
-    /// [`fencing_token`](LockGuard::fencing_token) sends one request to the store, except if the store returns a token
-    /// with each grant anyway.
-    pub fn fencing(mut self, fencing: bool) -> Self {
-        self.options.fencing = Some(fencing);
-        self
-    }
+        /// Sets how many requests may wait for the key. A further request fails with
+        /// [`Overloaded`](LockErrorKind::Overloaded). For [`lock`](crate::LockManager::lock), only the waiters of this
+        /// process count. For every other kind, the waiters of all processes in the store's queue count. A waiter that
+        /// died counts until its [waiter lease](crate::backend::Waiting::Queue) has ended: min(ttl, 2 s) on most
+        /// stores. On a store with heartbeats, it counts until the next heartbeat of a living waiter after that, at
+        /// most a third of the waiter lease longer. Default: no limit.
+        max_waiters(max: usize);
 
-    /// Sets whether a task that holds the key may enter the lock again. With `false`, a nested request fails at once
-    /// with [`Reentered`](LockErrorKind::Reentered). Default: yes.
-    pub fn reentrant(mut self, reentrant: bool) -> Self {
-        self.options.reentrant = Some(reentrant);
-        self
-    }
+        /// Sets whether the fencing token must come with the grant. Default: no. In that case, the first call of
+        /// [`fencing_token`](LockGuard::fencing_token) sends one request to the store, except if the store returns a
+        /// token with each grant anyway.
+        fencing(fencing: bool);
 
-    /// Sets how often the lease is renewed. Use this option if the default interval is too long. A renewal also detects
-    /// that the key was deleted, so the holder notices a deletion after at most this interval. The minimum is 10 ms.
-    /// Default: a third of the ttl.
-    ///
-    /// The holder usually notices every other loss of a lock at once, such as a
-    /// [`force_release`](crate::LockManager::force_release) or the end of the lease. Renewals of many locks are sent
-    /// together, so one renewal per second costs only a fraction of a command.
-    ///
-    /// # Examples
-    /// ```
-    /// # use std::time::Duration;
-    /// # let locks = lock_core::LockManager::in_memory();
-    /// let import = locks.lock("import").ttl(Duration::from_secs(60)).renew_every(Duration::from_secs(1));
-    /// # let _ = import;
-    /// ```
-    pub fn renew_every(mut self, every: Duration) -> Self {
-        self.options.renew_every = Some(every);
-        self
-    }
+        /// Sets whether a task that holds the key may enter the lock again. With `false`, a nested request fails at
+        /// once with [`Reentered`](LockErrorKind::Reentered). Default: yes.
+        reentrant(reentrant: bool);
 
-    /// Sets the maximum time for which the lock is held, including renewals. After this time the lock is lost. This
-    /// protects against bodies that hang and guards that are never dropped. The minimum is 1 ms. Default: no maximum.
-    pub fn max_hold(mut self, max: Duration) -> Self {
-        self.options.max_hold = Some(max);
-        self
-    }
+        /// Sets how often the lease is renewed. Use this option if the default interval is too long. A renewal also
+        /// detects that the key was deleted, so the holder notices a deletion after at most this interval. The minimum
+        /// is 10 ms. Default: a third of the ttl.
+        ///
+        /// The holder usually notices every other loss of a lock at once, such as a
+        /// [`force_release`](crate::LockManager::force_release) or the end of the lease. Renewals of many locks are
+        /// sent together, so one renewal per second costs only a fraction of a command.
+        ///
+        /// # Examples
+        /// ```
+        /// # use std::time::Duration;
+        /// # let locks = lock_core::LockManager::in_memory();
+        /// let import = locks.lock("import").ttl(Duration::from_secs(60)).renew_every(Duration::from_secs(1));
+        /// # let _ = import;
+        /// ```
+        renew_every(every: Duration);
 
-    /// Sets the minimum time for which the key stays locked, counted from the grant. For example, a scheduled job that
-    /// ends early then does not run again on another machine. The release does not wait for that time. If the holder
-    /// dies, the key becomes free when the lease ends, as without this option. The maximum on Redis is 366 days. On
-    /// `redlock://` the maximum is the `max_ttl`: for that time, a server that has lost its data does not vote.
-    /// Default: no minimum.
-    ///
-    /// If a request is refused during that time, its error says that no client holds the key:
-    /// [`LockError::is_kept`](crate::LockError::is_kept).
-    pub fn min_hold(mut self, min: Duration) -> Self {
-        self.options.min_hold = Some(min);
-        self
-    }
+        /// Sets the maximum time for which the lock is held, including renewals. After this time the lock is lost. This
+        /// protects against bodies that hang and guards that are never dropped. The minimum is 1 ms. Default: no
+        /// maximum.
+        max_hold(max: Duration);
 
-    /// Sets what [`run`](crate::LockRequest::run) and [`run_with`](crate::LockRequest::run_with) do when the lock is
-    /// lost. Default: the profile's value, or otherwise [`OnLost::Cancel`].
-    pub fn on_lost(mut self, on_lost: OnLost) -> Self {
-        self.options.on_lost = Some(on_lost);
-        self
+        /// Sets the minimum time for which the key stays locked, counted from the grant. For example, a scheduled job
+        /// that ends early then does not run again on another machine. The release does not wait for that time. If the
+        /// holder dies, the key becomes free when the lease ends, as without this option. The maximum on Redis is 366
+        /// days. On `redlock://` the maximum is the `max_ttl`: for that time, a server that has lost its data does not
+        /// vote. Default: no minimum.
+        ///
+        /// If a request is refused during that time, its error says that no client holds the key:
+        /// [`LockError::is_kept`](crate::LockError::is_kept).
+        min_hold(min: Duration);
+
+        /// Sets what [`run`](crate::LockRequest::run) and [`run_with`](crate::LockRequest::run_with) do when the lock
+        /// is lost. Default: the profile's value, or otherwise [`OnLost::Cancel`].
+        on_lost(on_lost: OnLost);
     }
 
     /// Sets a text that describes the purpose of the lock. The text must not be a secret, because errors, spans, events

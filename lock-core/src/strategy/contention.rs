@@ -38,6 +38,18 @@ pub struct Contention {
     pub jitter: f64,
 }
 
+/// Generates the setters of the fields.
+macro_rules! setters {
+    ($($field:ident: $name:ident($value:ident: $type:ty);)*) => {$(
+        #[doc = concat!("Sets [`", stringify!($field), "`](Self::", stringify!($field), ").")]
+        #[must_use]
+        pub fn $name(mut self, $value: $type) -> Self {
+            self.$field = $value;
+            self
+        }
+    )*};
+}
+
 impl Contention {
     /// Creates the input for a first attempt: the caller has not waited yet, nothing is known about the holder or other
     /// waiters, and the caller is not notified. `jitter` is 0.5.
@@ -55,60 +67,15 @@ impl Contention {
         }
     }
 
-    /// Sets [`attempts`](Self::attempts).
-    #[must_use]
-    pub fn with_attempts(mut self, attempts: u32) -> Self {
-        self.attempts = attempts;
-        self
-    }
-
-    /// Sets [`waited`](Self::waited).
-    #[must_use]
-    pub fn with_waited(mut self, waited: Duration) -> Self {
-        self.waited = waited;
-        self
-    }
-
-    /// Sets [`wait_limit`](Self::wait_limit).
-    #[must_use]
-    pub fn with_wait_limit(mut self, limit: Option<Duration>) -> Self {
-        self.wait_limit = limit;
-        self
-    }
-
-    /// Sets [`holder_remaining`](Self::holder_remaining).
-    #[must_use]
-    pub fn with_holder_remaining(mut self, remaining: Option<Duration>) -> Self {
-        self.holder_remaining = remaining;
-        self
-    }
-
-    /// Sets [`waiters`](Self::waiters).
-    #[must_use]
-    pub fn with_waiters(mut self, waiters: Option<usize>) -> Self {
-        self.waiters = waiters;
-        self
-    }
-
-    /// Sets [`rate`](Self::rate).
-    #[must_use]
-    pub fn with_rate(mut self, rate: Option<f64>) -> Self {
-        self.rate = rate;
-        self
-    }
-
-    /// Sets [`notified`](Self::notified).
-    #[must_use]
-    pub fn with_notified(mut self, notified: bool) -> Self {
-        self.notified = notified;
-        self
-    }
-
-    /// Sets [`jitter`](Self::jitter).
-    #[must_use]
-    pub fn with_jitter(mut self, jitter: f64) -> Self {
-        self.jitter = jitter;
-        self
+    setters! {
+        attempts: with_attempts(attempts: u32);
+        waited: with_waited(waited: Duration);
+        wait_limit: with_wait_limit(limit: Option<Duration>);
+        holder_remaining: with_holder_remaining(remaining: Option<Duration>);
+        waiters: with_waiters(waiters: Option<usize>);
+        rate: with_rate(rate: Option<f64>);
+        notified: with_notified(notified: bool);
+        jitter: with_jitter(jitter: f64);
     }
 }
 
