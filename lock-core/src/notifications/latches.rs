@@ -1,29 +1,20 @@
 //! Notifies the waiters of a latch when the latch opens.
 
-use std::sync::Arc;
-
-use tokio::sync::futures::Notified;
+use std::sync::{Arc, Weak};
 
 use crate::key::{Key, KeyMap};
-use crate::sync::{Mutex, MutexGuard, Notify};
+use crate::sync::{Mutex, Notify};
 
-/// The latches for which one manager has waiters.
+/// The latches for which one manager has waiters. All waiters of a latch share one value, which ends with the last of
+/// them.
 #[derive(Debug, Default)]
-pub(crate) struct Latches(Mutex<KeyMap<Waiting>>);
-
-/// The waiters of one latch.
-#[derive(Debug, Default)]
-struct Waiting {
-    opened: Arc<Notify>,
-    waiters: usize,
-}
+pub(crate) struct Latches(Mutex<KeyMap<Weak<Notify>>>);
 
 impl Latches {
     /// Notifies all waiters of the latch `key` that the latch may be open.
     pub(crate) fn opened(&self, key: &Key) {
-        // The lock is released before a waiter is woken, because a waker may drop a `LatchWaiter`, which acquires this
-        // lock.
-        let opened = self.waiting().get(key).map(|waiting| Arc::clone(&waiting.opened));
+        // The lock is released before a waiter is woken, because wakers are code of the application.
+        let opened = self.0.lock().get(key).and_then(Weak::upgrade);
         if let Some(opened) = opened {
             opened.notify_waiters();
         }
@@ -31,49 +22,24 @@ impl Latches {
 
     /// Notifies all waiters of all latches, because notifications may have been lost.
     pub(crate) fn wake_all(&self) {
-        let all: Vec<_> = self.waiting().values().map(|waiting| Arc::clone(&waiting.opened)).collect();
+        let all: Vec<_> = self.0.lock().values().filter_map(Weak::upgrade).collect();
         all.iter().for_each(|opened| opened.notify_waiters());
     }
 
-    /// Registers a waiter for `key` until the returned value is dropped.
-    pub(crate) fn join<'a>(&'a self, key: &'a Key) -> LatchWaiter<'a> {
-        let mut all = self.waiting();
-        let waiting = all.entry(key.clone()).or_default();
-        waiting.waiters += 1;
-        LatchWaiter { latches: self, key, opened: Arc::clone(&waiting.opened) }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, KeyMap<Waiting>> {
-        self.0.lock()
-    }
-}
-
-/// The registration of one waiter for a latch. The registration ends when this value is dropped.
-#[derive(Debug)]
-pub(crate) struct LatchWaiter<'a> {
-    latches: &'a Latches,
-    key: &'a Key,
-    opened: Arc<Notify>,
-}
-
-impl LatchWaiter<'_> {
-    /// Returns a future that completes when the latch may be open. The future receives every notification after the
-    /// call of this method, even before its first poll.
-    pub(crate) fn notified(&self) -> Notified<'_> {
-        self.opened.notified()
-    }
-}
-
-impl Drop for LatchWaiter<'_> {
-    fn drop(&mut self) {
-        let mut all = self.latches.waiting();
-        if let Some(waiting) = all.get_mut(self.key) {
-            waiting.waiters -= 1;
-            // Remove an entry without waiters. Otherwise the map would grow with every key that ever had waiters.
-            if waiting.waiters == 0 {
-                all.remove(self.key);
-            }
+    /// Returns what is notified when the latch `key` may be open. The caller waits until it drops this value.
+    pub(crate) fn join(&self, key: &Key) -> Arc<Notify> {
+        let mut all = self.0.lock();
+        if let Some(opened) = all.get(key).and_then(Weak::upgrade) {
+            return opened;
         }
+        // The entries without waiters are removed before the map grows. Otherwise it would grow with every key that
+        // ever had waiters.
+        if all.len() == all.capacity() {
+            all.retain(|_, opened| opened.strong_count() > 0);
+        }
+        let opened = Arc::default();
+        all.insert(key.clone(), Arc::downgrade(&opened));
+        opened
     }
 }
 
@@ -106,15 +72,31 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_a_waiter_that_left() {
+    fn waiters_share_a_value_until_the_last_of_them_left() {
         let latches = Latches::default();
-        let (a, b) = (key("a"), key("b"));
-        let (one, two, other) = (latches.join(&a), latches.join(&a), latches.join(&b));
+        let a = key("a");
+        let (one, two) = (latches.join(&a), latches.join(&a));
+        assert!(Arc::ptr_eq(&one, &two));
+        let first = Arc::downgrade(&one);
         drop(one);
-        assert_eq!(latches.waiting().len(), 2, "somebody waits for each");
+        assert!(Arc::ptr_eq(&two, &latches.join(&a)), "somebody still waits");
         drop(two);
-        assert_eq!(latches.waiting().len(), 1);
-        drop(other);
-        assert_eq!(latches.waiting().len(), 0);
+        assert!(first.upgrade().is_none());
+        let later = latches.join(&a);
+        let mut notified = pin!(later.notified());
+        assert!(!notified.as_mut().enable());
+        latches.opened(&a);
+        assert!(notified.enable(), "a later waiter is notified too");
+    }
+
+    #[test]
+    fn little_is_left_of_waiters_that_left() {
+        let latches = Latches::default();
+        let stays = latches.join(&key("stays"));
+        for id in 0..1_000 {
+            drop(latches.join(&key(&format!("order:{id}"))));
+        }
+        assert!(latches.0.lock().len() <= 8, "{latches:?}");
+        assert!(Arc::ptr_eq(&stays, &latches.join(&key("stays"))), "it still waits");
     }
 }
