@@ -9,6 +9,8 @@ use crate::error::{LockErrorKind, LossReason};
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::owner::OwnerRecord;
+#[cfg(feature = "serde")]
+use crate::serialize::millis;
 
 /// The lock that an event is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,10 +55,7 @@ pub enum LockEvent {
         /// The lock that was granted.
         lock: LockName,
         /// The time from the request to the grant.
-        #[cfg_attr(
-            feature = "serde",
-            serde(rename = "waited_ms", serialize_with = "crate::serialize::millis")
-        )]
+        #[cfg_attr(feature = "serde", serde(rename = "waited_ms", serialize_with = "millis"))]
         waited: Duration,
         /// The fencing token, if it came with the grant.
         fencing_token: Option<FencingToken>,
@@ -71,10 +70,7 @@ pub enum LockEvent {
         /// Whether the strategy skipped the call.
         skipped: bool,
         /// The time from the request to the refusal.
-        #[cfg_attr(
-            feature = "serde",
-            serde(rename = "waited_ms", serialize_with = "crate::serialize::millis")
-        )]
+        #[cfg_attr(feature = "serde", serde(rename = "waited_ms", serialize_with = "millis"))]
         waited: Duration,
         /// The holder, if the store knows it.
         holder: Option<OwnerRecord>,
@@ -85,10 +81,7 @@ pub enum LockEvent {
         /// The lock that was requested.
         lock: LockName,
         /// The time from the request to its cancellation.
-        #[cfg_attr(
-            feature = "serde",
-            serde(rename = "waited_ms", serialize_with = "crate::serialize::millis")
-        )]
+        #[cfg_attr(feature = "serde", serde(rename = "waited_ms", serialize_with = "millis"))]
         waited: Duration,
     },
     /// The last guard was released or dropped. The release at the store may still be pending.
@@ -97,10 +90,7 @@ pub enum LockEvent {
         /// The lock that was released.
         lock: LockName,
         /// The time since the grant.
-        #[cfg_attr(
-            feature = "serde",
-            serde(rename = "held_ms", serialize_with = "crate::serialize::millis")
-        )]
+        #[cfg_attr(feature = "serde", serde(rename = "held_ms", serialize_with = "millis"))]
         held: Duration,
         /// The fencing token, if it was requested.
         fencing_token: Option<FencingToken>,
@@ -111,10 +101,7 @@ pub enum LockEvent {
         /// The lock that is in danger.
         lock: LockName,
         /// The rest of the lease.
-        #[cfg_attr(
-            feature = "serde",
-            serde(rename = "left_ms", serialize_with = "crate::serialize::millis")
-        )]
+        #[cfg_attr(feature = "serde", serde(rename = "left_ms", serialize_with = "millis"))]
         left: Duration,
     },
     /// The holder has lost the lock. If an operator caused this, the reason is [`LossReason::Forced`].
@@ -125,10 +112,7 @@ pub enum LockEvent {
         /// The reason of the loss.
         reason: LossReason,
         /// The time since the grant.
-        #[cfg_attr(
-            feature = "serde",
-            serde(rename = "held_ms", serialize_with = "crate::serialize::millis")
-        )]
+        #[cfg_attr(feature = "serde", serde(rename = "held_ms", serialize_with = "millis"))]
         held: Duration,
         /// The fencing token, if it was requested.
         fencing_token: Option<FencingToken>,
@@ -140,10 +124,7 @@ pub enum LockEvent {
         /// The lock that is held for long.
         lock: LockName,
         /// The time since the grant.
-        #[cfg_attr(
-            feature = "serde",
-            serde(rename = "held_ms", serialize_with = "crate::serialize::millis")
-        )]
+        #[cfg_attr(feature = "serde", serde(rename = "held_ms", serialize_with = "millis"))]
         held: Duration,
     },
     /// A release failed: the store did not answer, or the lock already belonged to another holder. An unanswered
