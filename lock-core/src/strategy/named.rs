@@ -6,8 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::{
-    Backoff, Contention, Decision, FailFast, Retry, RetryOrSkip, ShedAbove, Skip, Strategy, Wait, fail_fast,
-    retry, retry_or_skip, shed_above, skip, wait,
+    Backoff, Contention, Decision, Strategy, fail_fast, retry, retry_or_skip, shed_above, skip, wait,
 };
 use crate::error::{LockError, LockErrorKind};
 use crate::words::strategy::StrategyWord;
@@ -32,87 +31,68 @@ use crate::words::suggest;
 /// # Ok::<(), lock_core::LockError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NamedStrategy(BuiltIn);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum BuiltIn {
-    FailFast(FailFast),
-    Skip(Skip),
-    Retry(Retry),
-    RetryOrSkip(RetryOrSkip),
-    Wait(Wait),
-    ShedAbove(ShedAbove<Retry>),
-}
+pub struct NamedStrategy(StrategyWord);
 
 impl NamedStrategy {
     /// The names of the strategies that take no number.
     pub const NAMES: [&str; 5] = StrategyWord::NAMES;
 
     pub(crate) fn from_word(word: StrategyWord) -> Self {
-        Self(match word {
-            StrategyWord::FailFast => BuiltIn::FailFast(fail_fast()),
-            StrategyWord::Skip => BuiltIn::Skip(skip()),
-            StrategyWord::Retry => BuiltIn::Retry(retry()),
-            StrategyWord::RetryOrSkip => BuiltIn::RetryOrSkip(retry_or_skip()),
-            StrategyWord::Wait => BuiltIn::Wait(wait()),
-            StrategyWord::ShedAbove(rate) => BuiltIn::ShedAbove(shed_above(retry(), rate)),
-        })
+        Self(word)
     }
 
     /// Returns whether the strategy may skip the call, as `skip` and `retry_or_skip` do. The caller then needs a result
     /// that means "not done".
     #[must_use]
     pub fn skips(&self) -> bool {
-        matches!(self.0, BuiltIn::Skip(_) | BuiltIn::RetryOrSkip(_))
+        self.0.skips()
     }
 
-    fn inner(&self) -> &dyn Strategy {
-        match &self.0 {
-            BuiltIn::FailFast(inner) => inner,
-            BuiltIn::Skip(inner) => inner,
-            BuiltIn::Retry(inner) => inner,
-            BuiltIn::RetryOrSkip(inner) => inner,
-            BuiltIn::Wait(inner) => inner,
-            BuiltIn::ShedAbove(inner) => inner,
+    /// Calls `call` with the strategy that the word names.
+    fn with<R>(&self, call: impl FnOnce(&dyn Strategy) -> R) -> R {
+        match self.0 {
+            StrategyWord::FailFast => call(&fail_fast()),
+            StrategyWord::Skip => call(&skip()),
+            StrategyWord::Retry => call(&retry()),
+            StrategyWord::RetryOrSkip => call(&retry_or_skip()),
+            StrategyWord::Wait => call(&wait()),
+            StrategyWord::ShedAbove(rate) => call(&shed_above(retry(), rate)),
         }
     }
 }
 
 impl Default for NamedStrategy {
     fn default() -> Self {
-        Self(BuiltIn::Retry(retry()))
+        Self(StrategyWord::Retry)
     }
 }
 
 impl Strategy for NamedStrategy {
     fn decide(&self, contention: &Contention) -> Decision {
-        self.inner().decide(contention)
+        self.with(|strategy| strategy.decide(contention))
     }
 
     fn name(&self) -> Cow<'static, str> {
-        self.inner().name()
+        self.with(|strategy| strategy.name())
     }
 
     fn takes_wait_limit(&self) -> bool {
-        self.inner().takes_wait_limit()
+        self.with(|strategy| strategy.takes_wait_limit())
     }
 
     fn uses_rate(&self) -> bool {
-        self.inner().uses_rate()
+        self.with(|strategy| strategy.uses_rate())
     }
 
     fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {
-        self.inner().with_backoff(backoff)
+        self.with(|strategy| strategy.with_backoff(backoff))
     }
 }
 
 /// Writes a text from which this strategy can be parsed again.
 impl fmt::Display for NamedStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            BuiltIn::ShedAbove(inner) => f.pad(&StrategyWord::ShedAbove(inner.rate).to_string()),
-            _ => f.pad(&self.name()),
-        }
+        f.pad(&self.0.to_string())
     }
 }
 

@@ -9,7 +9,7 @@ use super::{Backoff, Contention, Decision, Strategy};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShedAbove<S> {
     inner: S,
-    pub(super) rate: u32,
+    rate: u32,
 }
 
 /// Decides like `inner` if at most `rate` requests per second find the key held. At higher rates, a new request fails
