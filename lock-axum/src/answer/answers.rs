@@ -18,34 +18,14 @@ type Respond = Arc<dyn Fn(&LockRejection, &Parts) -> Response + Send + Sync>;
 /// with the statuses in the docs of the crate.
 #[derive(Clone, Default)]
 pub(crate) struct Answers {
-    is_grpc: bool,
-    respond: Option<Respond>,
+    pub(crate) is_grpc: bool,
+    /// If it is set, an answer depends on the head of its request.
+    pub(crate) respond: Option<Respond>,
     /// The statuses that the program chose. If an outcome has several entries, the last entry applies.
-    statuses: Vec<(Outcome, StatusCode)>,
+    pub(crate) statuses: Vec<(Outcome, StatusCode)>,
 }
 
 impl Answers {
-    pub(crate) fn set_grpc(&mut self) {
-        self.is_grpc = true;
-    }
-
-    pub(crate) fn set_respond(&mut self, respond: Respond) {
-        self.respond = Some(respond);
-    }
-
-    pub(crate) fn set_status(&mut self, outcome: Outcome, status: StatusCode) {
-        self.statuses.push((outcome, status));
-    }
-
-    /// Returns whether an answer depends on the head of its request.
-    pub(crate) fn need_request(&self) -> bool {
-        self.respond.is_some()
-    }
-
-    pub(crate) fn is_grpc(&self) -> bool {
-        self.is_grpc
-    }
-
     /// Refuses answers that no client could understand, and options that contradict each other.
     pub(crate) fn check(&self) -> Result<(), String> {
         if let Some((outcome, status)) =
@@ -67,7 +47,7 @@ impl Answers {
         }
     }
 
-    /// Returns the answer. `request` must be present if the answers [need it](Self::need_request).
+    /// Returns the answer. `request` must be present if [`respond`](Self::respond) is set.
     pub(crate) fn response(&self, rejection: LockRejection, request: Option<&Parts>) -> Response {
         let outcome = rejection.outcome();
         let status = self.statuses.iter().rev().find(|(of, _)| *of == outcome).map(|(_, status)| *status);

@@ -68,15 +68,15 @@ fn requests(keys: &Keys, options: &Options) -> Result<()> {
     if let Some(after) = options.retry_after.filter(|after| *after > LONGEST) {
         return Err(invalid(format!("retry_after is {after:?}: a client is told {LONGEST:?} at most")));
     }
-    if options.max_keys == 0 {
+    if options.max_keys() == 0 {
         return Err(invalid(
             "max_keys is 0, so every request would be refused: set it to at least 1".to_owned(),
         ));
     }
-    if options.max_keys < keys.count() {
+    if options.max_keys() < keys.count() {
         return Err(invalid(format!(
             "max_keys is {}, but each request locks up to {}: set it to at least that number",
-            options.max_keys,
+            options.max_keys(),
             keys.count()
         )));
     }

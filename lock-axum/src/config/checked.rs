@@ -7,16 +7,17 @@ use std::time::Duration;
 use http::request::Parts;
 use lock_core::key::Key;
 use lock_core::strategy::{self, Strategy};
-use lock_core::{LockRequest, Result};
+use lock_core::{LockManager, LockRequest, Result};
 
 use super::check;
 use super::options::Options;
-use crate::key::{Keys, Rendered};
+use crate::key::Keys;
 use crate::label::Label;
 
 /// The keys and options of a layer, without contradictions.
 #[derive(Debug)]
 pub(crate) struct Config {
+    pub(super) manager: LockManager,
     keys: Keys,
     options: Options,
     label: Option<Label>,
@@ -26,8 +27,8 @@ pub(crate) struct Config {
 
 impl Config {
     /// Checks the options of a layer against each other, the manager and its store.
-    pub(crate) fn new(keys: Keys, options: Options) -> Result<Self> {
-        let profile = options.profile.as_deref().map(|name| options.manager.profile(name)).transpose()?;
+    pub(crate) fn new(manager: LockManager, keys: Keys, options: Options) -> Result<Self> {
+        let profile = options.profile.as_deref().map(|name| manager.profile(name)).transpose()?;
         let usual: Arc<dyn Strategy> = match options.wait {
             Some(_) => Arc::new(strategy::retry()),
             None => Arc::new(strategy::fail_fast()),
@@ -39,7 +40,7 @@ impl Config {
         };
         check::options(&keys, &options, strategy.map(AsRef::as_ref))?;
         let label = options.label.clone().map(|text| Label::parse(text, &options.extensions)).transpose()?;
-        let config = Self { keys, options, label, usual };
+        let config = Self { manager, keys, options, label, usual };
         config.check_sample()?;
         Ok(config)
     }
@@ -50,11 +51,11 @@ impl Config {
         let keys = self.keys();
         let sample = if let Keys::All { .. } = keys {
             // The sample has as many keys as a real request, because the manager limits their number.
-            Rendered::All((0..keys.count()).map(|i| Key::new(&i.to_string())).collect::<Result<_>>()?)
+            (0..keys.count()).map(|i| Key::new(&i.to_string())).collect::<Result<_>>()?
         } else {
             // The key is the template, so that the error names the template. A template that is too long for a key is
             // replaced by `sample`.
-            Rendered::One(Key::new(keys.template()).or_else(|_| Key::new("sample"))?)
+            vec![Key::new(keys.template()).or_else(|_| Key::new("sample"))?]
         };
         self.request(sample, None).check()
     }
@@ -65,7 +66,7 @@ impl Config {
         let options = self.options();
         let of_profile = || {
             let profile = options.profile.as_deref()?;
-            options.manager.profile(profile).ok()?.shortest_hold()
+            self.manager.profile(profile).ok()?.shortest_hold()
         };
         options.own.shortest_hold().or_else(of_profile).unwrap_or_default()
     }
@@ -87,11 +88,11 @@ impl Config {
     }
 
     /// Returns the request for the lock on `keys`.
-    pub(crate) fn request(&self, keys: Rendered, label: Option<Cow<'static, str>>) -> LockRequest {
+    pub(crate) fn request(&self, keys: Vec<Key>, label: Option<Cow<'static, str>>) -> LockRequest {
         let options = self.options();
-        let request = match keys {
-            Rendered::One(key) => options.manager.request(key, None),
-            Rendered::All(keys) => options.manager.all(keys),
+        let request = match &keys[..] {
+            [key] if !matches!(self.keys(), Keys::All { .. }) => self.manager.request(key, None),
+            _ => self.manager.all(keys),
         };
         let mut request = request.template(self.keys().template().to_owned()).options(&options.own);
         request = match &options.strategy {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use lock_core::LockManager;
+
 use super::checked::Config;
 use super::options::Options;
 use crate::answer::Answers;
@@ -17,8 +19,8 @@ pub(crate) enum Mounted {
 
 impl Mounted {
     /// Checks the layer. Never panics, because a router may mount a layer while it accepts a connection.
-    pub(crate) fn new(keys: &Keys, options: &Options) -> Self {
-        let error = match Config::new(keys.clone(), options.clone()) {
+    pub(crate) fn new(manager: &LockManager, keys: &Keys, options: &Options) -> Self {
+        let error = match Config::new(manager.clone(), keys.clone(), options.clone()) {
             Ok(config) => return Self::Valid(Arc::new(config)),
             Err(error) => error,
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use lock_core::strategy::Strategy;
-use lock_core::{Kind, LockManager, Profile};
+use lock_core::{Kind, Profile};
 
 use super::log::Logged;
 use super::methods::Methods;
@@ -19,9 +19,8 @@ use crate::key::Registered;
 use crate::key_limit::KeyLimit;
 
 /// The options of a layer. The method of [`LockLayer`](crate::LockLayer) with the same name documents each option.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
-    pub(crate) manager: LockManager,
     /// The options of the lock, which the layer copies to each lock request.
     pub(crate) own: Profile,
     pub(crate) kind: Option<Kind>,
@@ -38,7 +37,7 @@ pub(crate) struct Options {
     pub(crate) skip_if: Option<SkipIf>,
     /// The largest body, in bytes, that is read before the lock is acquired.
     pub(crate) after_body: Option<usize>,
-    pub(crate) max_keys: usize,
+    pub(crate) max_keys: Option<usize>,
     pub(crate) key_limit: KeyLimit,
     /// The measured mean time for which a request uses its keys.
     pub(crate) use_times: UseTimes,
@@ -50,35 +49,10 @@ pub(crate) struct Options {
     pub(crate) extensions: Registered,
 }
 
-/// The default of `max_keys`. A process usually serves fewer requests at once.
-const MAX_KEYS: usize = 10_000;
-
 impl Options {
-    pub(crate) fn new(manager: LockManager) -> Self {
-        Self {
-            manager,
-            own: Profile::new(),
-            kind: None,
-            strategy: None,
-            wait: None,
-            max_waiters: None,
-            label: None,
-            profile: None,
-            hold: Hold::default(),
-            on_disconnect: OnDisconnect::default(),
-            on_store_error: OnStoreError::default(),
-            on_no_route: OnNoRoute::default(),
-            methods: Methods::default(),
-            skip_if: None,
-            after_body: None,
-            max_keys: MAX_KEYS,
-            key_limit: KeyLimit::default(),
-            use_times: UseTimes::default(),
-            retry_after: None,
-            answers: Answers::default(),
-            logged: Arc::default(),
-            extensions: Registered::default(),
-        }
+    /// Returns how many keys the requests may use at once. A process usually serves fewer requests than the default.
+    pub(crate) fn max_keys(&self) -> usize {
+        self.max_keys.unwrap_or(10_000)
     }
 
     /// Returns whether a request with this head is locked.

@@ -24,8 +24,8 @@ impl Config {
             return false;
         }
         let template = self.keys().template();
-        options.manager.record_bypass(template);
-        options.logged.unlocked(template, &options.manager.redacted(error), Clock::Tokio.now());
+        self.manager.record_bypass(template);
+        options.logged.unlocked(template, &self.manager.redacted(error), Clock::Tokio.now());
         true
     }
 
@@ -36,7 +36,7 @@ impl Config {
 
     /// Returns the answer to a request whose lock was not acquired, or was lost, and logs errors for the operator.
     pub(crate) fn refused(&self, error: &LockError, version: Version, head: Option<&Parts>) -> Response {
-        let (template, manager) = (self.keys().template(), &self.options().manager);
+        let (template, manager) = (self.keys().template(), &self.manager);
         let mut rejection = LockRejection::of_error(error, Some(template), version);
         match error.kind() {
             LockErrorKind::Contended | LockErrorKind::TimedOut | LockErrorKind::Overloaded => {
@@ -72,7 +72,7 @@ impl Config {
     /// Logs that a handler that needs its lock ran without one, because the store does not answer.
     pub(crate) fn log_lock_needed(&self) {
         let template = self.keys().template();
-        if let Some(left_out) = self.options().manager.admit_refusal(template) {
+        if let Some(left_out) = self.manager.admit_refusal(template) {
             tracing::warn!(
                 lock.template = template,
                 left_out,
@@ -88,7 +88,7 @@ impl Config {
         let rejection = match why {
             NoKey::Client(detail) => LockRejection::key_invalid(detail, template),
             NoKey::Program(text) => self.misconfigured(&text),
-            NoKey::Refused(_) if self.options().answers.is_grpc() => LockRejection::key_invalid(
+            NoKey::Refused(_) if self.options().answers.is_grpc => LockRejection::key_invalid(
                 "The key of the lock cannot be made from this request.".into(),
                 template,
             ),

@@ -28,22 +28,6 @@ pub(crate) enum Keys {
     Extracted(Extracted),
 }
 
-/// The keys that one request locks.
-#[derive(Debug)]
-pub(crate) enum Rendered {
-    One(Key),
-    All(Vec<Key>),
-}
-
-impl Rendered {
-    pub(crate) fn keys(&self) -> &[Key] {
-        match self {
-            Self::One(key) => std::slice::from_ref(key),
-            Self::All(keys) => keys,
-        }
-    }
-}
-
 impl Keys {
     pub(crate) fn from_template(template: &str, extensions: &Registered) -> Result<Self> {
         KeySource::parse(template, extensions).map(Self::One)
@@ -103,9 +87,10 @@ impl Keys {
         }
     }
 
-    pub(crate) async fn render(&self, parts: &mut Parts) -> Result<Rendered, NoKey> {
+    /// Returns the keys that the request with this head locks.
+    pub(crate) async fn render(&self, parts: &mut Parts) -> Result<Vec<Key>, NoKey> {
         let needs_path = match self {
-            Self::Extracted(extracted) => return extracted.key(parts).await.map(Rendered::One),
+            Self::Extracted(extracted) => return Ok(vec![extracted.key(parts).await?]),
             Self::Chosen(chooser) => chooser.needs_path(),
             Self::One(_) | Self::All { .. } => self.sources().iter().any(KeySource::needs_path),
         };
@@ -115,12 +100,10 @@ impl Keys {
             source.check_route(parts, params)?;
         }
         match self {
-            Self::One(source) => source.render(parts, params).map(Rendered::One),
-            Self::All { sources, .. } => {
-                let keys = sources.iter().map(|source| source.render(parts, params));
-                keys.collect::<Result<_, _>>().map(Rendered::All)
+            Self::One(_) | Self::All { .. } => {
+                self.sources().iter().map(|source| source.render(parts, params)).collect()
             }
-            Self::Chosen(chooser) => chooser.key(parts, params).map(Rendered::One),
+            Self::Chosen(chooser) => Ok(vec![chooser.key(parts, params)?]),
             Self::Extracted(_) => unreachable!("BUG: rendered above"),
         }
     }

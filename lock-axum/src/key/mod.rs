@@ -18,7 +18,7 @@ pub use choice::{IntoKeyChoice, KeyChoice, PathParams};
 pub(crate) use extension::Registered;
 pub(crate) use extracted::Extracted;
 pub use extracted::KeyValues;
-pub(crate) use keys::{Keys, Rendered};
+pub(crate) use keys::Keys;
 pub(crate) use no_key::NoKey;
 #[cfg(feature = "console")]
 pub(crate) use query::decode as form_value;

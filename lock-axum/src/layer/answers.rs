@@ -35,7 +35,7 @@ impl<K> LockLayer<K> {
     /// # }
     /// ```
     pub fn status(mut self, outcome: Outcome, status: StatusCode) -> Self {
-        self.options.answers.set_status(outcome, status);
+        self.options.answers.statuses.push((outcome, status));
         self
     }
 
@@ -140,7 +140,7 @@ impl<K> LockLayer<K> {
     /// // Server::builder().layer(for_all).add_service(health).add_service(OrdersServer::new(orders))
     /// ```
     pub fn grpc(mut self) -> Self {
-        self.options.answers.set_grpc();
+        self.options.answers.is_grpc = true;
         self
     }
 
@@ -180,7 +180,7 @@ impl<K> LockLayer<K> {
         let respond = Arc::new(move |rejection: &LockRejection, parts: &Parts| {
             respond(rejection, parts).into_response()
         });
-        self.options.answers.set_respond(respond);
+        self.options.answers.respond = Some(respond);
         self
     }
 }

@@ -30,7 +30,7 @@ pub trait HasKey: Sized {
 
 impl HasKey for Keyed {
     fn mount<S>(layer: &LockLayer, inner: S) -> Lock<S> {
-        Lock::new(inner, Mounted::new(&layer.key.0, &layer.options))
+        Lock::new(inner, Mounted::new(&layer.manager, &layer.key.0, &layer.options))
     }
 }
 
@@ -86,13 +86,14 @@ impl TakesExtension for NoKeyYet {}
 #[must_use = "a layer does nothing until it is mounted"]
 pub struct LockLayer<K = Keyed> {
     pub(crate) key: K,
+    pub(crate) manager: LockManager,
     pub(crate) options: Options,
 }
 
 impl LockLayer<NoKeyYet> {
     /// Creates a layer that acquires its locks from `manager`.
     pub fn new(manager: LockManager) -> Self {
-        Self { key: NoKeyYet(()), options: Options::new(manager) }
+        Self { key: NoKeyYet(()), manager, options: Options::default() }
     }
 }
 
@@ -140,7 +141,7 @@ impl LockLayer {
     /// # Ok::<(), lock_core::LockError>(())
     /// ```
     pub fn check(self) -> Result<Self> {
-        Config::new(self.key.0.clone(), self.options.clone()).map(|_| self)
+        Config::new(self.manager.clone(), self.key.0.clone(), self.options.clone()).map(|_| self)
     }
 }
 

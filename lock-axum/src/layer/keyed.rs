@@ -208,7 +208,7 @@ impl<K> LockLayer<K> {
         self.options.use_times = UseTimes::default();
         // The template is registered here, so that dashboards show it from the start. A router may mount the layer much
         // later, when the first client connects.
-        self.options.manager.register_template(keys.template());
-        LockLayer { key: Keyed(keys), options: self.options }
+        self.manager.register_template(keys.template());
+        LockLayer { key: Keyed(keys), manager: self.manager, options: self.options }
     }
 }

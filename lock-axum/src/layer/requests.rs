@@ -93,7 +93,7 @@ impl<K> LockLayer<K> {
     /// let layer = lock_axum::LockLayer::new(locks).key("session:<header.x-session>").max_keys(500);
     /// ```
     pub fn max_keys(mut self, max: usize) -> Self {
-        self.options.max_keys = max;
+        self.options.max_keys = Some(max);
         self
     }
 }

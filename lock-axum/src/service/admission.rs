@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use axum_core::response::Response;
 use http::request::Parts;
+use lock_core::key::Key;
 use lock_core::{LockGuard, OnLost};
 
 use super::upload::{self, Unread};
 use crate::answer::{LockRejection, Outcome};
 use crate::config::Config;
 use crate::extract::{LockHandle, Unlocked};
-use crate::key::{NoKey, Rendered};
+use crate::key::NoKey;
 use crate::key_limit::KeyPermit;
 
 /// The result of the admission: how the handler of the request runs.
@@ -86,8 +87,8 @@ async fn read_first<B: Send + 'static>(config: &Config, body: &mut B) -> Result<
 
 /// Counts the keys of a request. If the requests of the layer would then use too many keys, returns an error, which is
 /// the answer to the client.
-fn count(config: &Config, keys: &Rendered) -> Result<KeyPermit, LockRejection> {
+fn count(config: &Config, keys: &[Key]) -> Result<KeyPermit, LockRejection> {
     let options = config.options();
-    let permit = options.key_limit.enter(keys.keys(), options.max_keys);
+    let permit = options.key_limit.enter(keys, options.max_keys());
     permit.ok_or_else(|| LockRejection::too_many_keys(config.keys().template()))
 }

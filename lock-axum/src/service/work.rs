@@ -36,7 +36,7 @@ impl Work {
         (guard, on_lost): (LockGuard, OnLost),
         permit: KeyPermit,
     ) -> Self {
-        let head = config.options().answers.need_request().then(|| Arc::new(head.clone()));
+        let head = config.options().answers.respond.is_some().then(|| Arc::new(head.clone()));
         let in_use = config.options().use_times.begin(permit);
         Self { config, head, guard, on_lost, in_use }
     }
