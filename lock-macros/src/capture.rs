@@ -5,7 +5,6 @@ use quote::quote;
 use syn::ext::IdentExt as _;
 
 use crate::bindings::Parameter;
-use crate::kind::Kind;
 use crate::shape::Body;
 use crate::spec::LockSpec;
 use crate::strategy::Strategy;
@@ -40,7 +39,7 @@ fn evaluated(spec: &LockSpec) -> TokenStream {
         Segment::Literal(_) => None,
         Segment::Value(value) => Some(value),
     });
-    let permits = if let Some(Kind::Semaphore(permits)) = &spec.kind { Some(permits) } else { None };
+    let permits = spec.kind.as_ref().and_then(|kind| kind.permits.as_ref());
     let strategy = if let Some(Strategy::Value(strategy)) = &spec.strategy { Some(strategy) } else { None };
     let (plain, manager) = (spec.plain.evaluated(), &spec.manager);
     quote!(#(#values)* #permits #(#plain)* #strategy #manager)

@@ -4,20 +4,19 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 
 use crate::keys::Keys;
-use crate::kind::Kind;
 use crate::spec::LockSpec;
 use crate::strategy::Strategy;
+use crate::words::kind::KindWord;
 
 // Output:
 //     #[doc = ""] #[doc = "Locked by `order:<id>`, kind `read`, ttl `500ms`, strategy `retry`."]
 pub(crate) fn doc_line(spec: &LockSpec, has_docs: bool) -> TokenStream {
     let mut line = format!("Locked by {}", locked_by(&spec.keys));
-    match &spec.kind {
-        None | Some(Kind::Reentrant) => {}
-        Some(kind) => line += &format!(", kind `{}`", kind.name()),
-    }
-    if let Some(Kind::Semaphore(permits)) = &spec.kind {
-        line += &format!(", permits {}", code(&expression(permits)));
+    if let Some(kind) = spec.kind.as_ref().filter(|kind| kind.word != KindWord::Reentrant) {
+        line += &format!(", kind `{}`", kind.word.name());
+        if let Some(permits) = &kind.permits {
+            line += &format!(", permits {}", code(&expression(permits)));
+        }
     }
     if let Some(take) = spec.plain.number("take") {
         line += &format!(", take {}", code(&expression(take)));

@@ -9,44 +9,27 @@ use crate::value::{expected, number, string};
 use crate::words::kind::KindWord;
 
 /// The kind of the lock, after validation.
-pub(crate) enum Kind {
-    Reentrant,
-    Fair,
-    Read,
-    Write,
-    /// A semaphore. The field is its `permits`: a literal above 0, or an expression that is evaluated once per call.
-    Semaphore(Box<Expr>),
+pub(crate) struct Kind {
+    pub(crate) word: KindWord,
+    /// The `permits` of a semaphore: a literal above 0, or an expression that is evaluated once per call. No other kind
+    /// has permits.
+    pub(crate) permits: Option<Expr>,
 }
 
 impl Kind {
-    /// Returns the word for the option `kind`.
-    pub(crate) fn name(&self) -> &'static str {
-        let word = match self {
-            Self::Reentrant => KindWord::Reentrant,
-            Self::Fair => KindWord::Fair,
-            Self::Read => KindWord::Read,
-            Self::Write => KindWord::Write,
-            Self::Semaphore(_) => KindWord::Semaphore,
-        };
-        word.name()
-    }
-
     /// Reads `kind` and `permits`. Returns `None` if there are errors. If both options are missing, returns
-    /// `Some(None)`: the kind then comes from the profile. If no profile sets it, the kind is [`Kind::Reentrant`].
+    /// `Some(None)`: the kind then comes from the profile. If no profile sets it, the kind is `reentrant`.
     pub(crate) fn parse(args: &Args, errors: &mut Errors) -> Option<Option<Self>> {
         let word = match args.get("kind") {
             None => None,
             Some(arg) => Some(errors.take(word(arg))?),
         };
-        let kind = match word {
-            None => None,
-            Some(KindWord::Reentrant) => Some(Self::Reentrant),
-            Some(KindWord::Fair) => Some(Self::Fair),
-            Some(KindWord::Read) => Some(Self::Read),
-            Some(KindWord::Write) => Some(Self::Write),
-            Some(KindWord::Semaphore) => return semaphore(args, errors).map(Some),
+        if word == Some(KindWord::Semaphore) {
+            return semaphore(args, errors).map(Some);
+        }
+        let Some(permits) = args.get("permits") else {
+            return Some(word.map(|word| Self { word, permits: None }));
         };
-        let Some(permits) = args.get("permits") else { return Some(kind) };
         refuse_permits(permits, args.get("kind"), word, errors);
         None
     }
@@ -58,7 +41,8 @@ fn semaphore(args: &Args, errors: &mut Errors) -> Option<Kind> {
         errors.add(at, "`kind = \"semaphore\"` needs `permits`: add one such as `permits = 3`");
         return None;
     };
-    errors.take(permits(arg)).map(|permits| Kind::Semaphore(Box::new(permits)))
+    let permits = Some(errors.take(permits(arg))?);
+    Some(Kind { word: KindWord::Semaphore, permits })
 }
 
 fn word(arg: &Arg) -> syn::Result<KindWord> {
@@ -97,7 +81,7 @@ mod tests {
         let args = Args::parse(options.parse().expect(options), &mut errors);
         let kind = Kind::parse(&args, &mut errors);
         match (kind, errors.into_tokens()) {
-            (Some(kind), None) => Ok(kind.map_or("", |kind| kind.name())),
+            (Some(kind), None) => Ok(kind.map_or("", |kind| kind.word.name())),
             (None, Some(errors)) => Err(errors.to_string()),
             (kind, errors) => panic!("{options}: kind {}, errors {errors:?}", kind.is_some()),
         }

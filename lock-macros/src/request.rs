@@ -12,6 +12,7 @@ use crate::spec::LockSpec;
 use crate::strategy::Strategy;
 use crate::template::{Segment, Template};
 use crate::tokens::private;
+use crate::words::kind::KindWord;
 use crate::words::strategy::StrategyWord;
 
 // Output:
@@ -65,12 +66,13 @@ fn manager(spec: &LockSpec) -> TokenStream {
 //     Kind::Semaphore { permits: 3 }
 fn kind(spec: &LockSpec) -> Option<TokenStream> {
     let private = private();
-    Some(match spec.kind.as_ref()? {
-        Kind::Reentrant => quote!(#private::Kind::Reentrant),
-        Kind::Fair => quote!(#private::Kind::Fair),
-        Kind::Read => quote!(#private::Kind::Read),
-        Kind::Write => quote!(#private::Kind::Write),
-        Kind::Semaphore(permits) => quote!(#private::Kind::Semaphore { permits: #permits }),
+    let Kind { word, permits } = spec.kind.as_ref()?;
+    Some(match word {
+        KindWord::Reentrant => quote!(#private::Kind::Reentrant),
+        KindWord::Fair => quote!(#private::Kind::Fair),
+        KindWord::Read => quote!(#private::Kind::Read),
+        KindWord::Write => quote!(#private::Kind::Write),
+        KindWord::Semaphore => quote!(#private::Kind::Semaphore { permits: #permits }),
     })
 }
 

@@ -8,6 +8,7 @@ use crate::kind::Kind;
 use crate::plain::Plain;
 use crate::strategy::Strategy;
 use crate::value::integer;
+use crate::words::kind::KindWord;
 use crate::words::strategy::StrategyWord;
 
 /// The values that the rules compare. An option is `None` if it is missing, or if its value is wrong and was already
@@ -93,12 +94,12 @@ fn max_waiters_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Er
 /// Refuses kinds other than `reentrant` and `write` for several keys, because each of these keys has one holder.
 fn keys_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(keys), Some(arg), Some(kind)) = (args.get("keys"), args.get("kind"), read.kind) else { return };
-    if matches!(kind, Kind::Reentrant | Kind::Write) {
+    if matches!(kind.word, KindWord::Reentrant | KindWord::Write) {
         return;
     }
     let message = format!(
         "`keys` cannot be combined with `kind = \"{}\"`: several keys have one holder each; remove `kind`, write `kind = \"write\"`, or lock one `key`",
-        kind.name()
+        kind.word.name()
     );
     errors.add(keys.later_of(arg).name.span(), message);
 }
@@ -107,12 +108,12 @@ fn keys_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
 fn take_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let Some(take) = args.get("take") else { return };
     match (args.get("kind"), read.kind) {
-        (_, Some(Kind::Semaphore(_))) => {}
+        (_, Some(Kind { word: KindWord::Semaphore, .. })) => {}
         (Some(arg), Some(kind)) => {
             let message = format!(
                 "`take` cannot be combined with `kind = \"{}\"`, which has no permits: remove `take`, or write \
                  `kind = \"semaphore\"` with `permits`",
-                kind.name()
+                kind.word.name()
             );
             errors.add(take.later_of(arg).name.span(), message);
         }
@@ -143,7 +144,8 @@ fn take_of_several_keys(args: &Args, errors: &mut Errors) {
 /// compared at run time.
 fn take_beyond_permits(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(take), Some(permits)) = (args.get("take"), args.get("permits")) else { return };
-    let (Some(asked), Some(Kind::Semaphore(there))) = (read.plain.number("take"), read.kind) else { return };
+    let there = read.kind.and_then(|kind| kind.permits.as_ref());
+    let (Some(asked), Some(there)) = (read.plain.number("take"), there) else { return };
     if let (Some(asked), Some(there)) = (integer(asked), integer(there))
         && asked > there
     {
@@ -195,16 +197,20 @@ fn linger_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors)
     let (Some(linger), Some(arg), Some(kind)) = (linger(args, read), args.get("kind"), read.kind) else {
         return;
     };
-    let why = match kind {
-        Kind::Reentrant => return,
-        Kind::Fair => {
+    let why = match kind.word {
+        KindWord::Reentrant => return,
+        KindWord::Fair => {
             "it gets the key in the order of the store's queue, and a lock that stays would break that"
         }
-        Kind::Read | Kind::Write => "readers and writers get the key in the order of the store's queue",
-        Kind::Semaphore { .. } => "the store tells nobody who holds a permit that somebody waits for one",
+        KindWord::Read | KindWord::Write => {
+            "readers and writers get the key in the order of the store's queue"
+        }
+        KindWord::Semaphore => "the store tells nobody who holds a permit that somebody waits for one",
     };
-    let message =
-        format!("`linger` cannot be combined with `kind = \"{}\"`: {why}; remove one of them", kind.name());
+    let message = format!(
+        "`linger` cannot be combined with `kind = \"{}\"`: {why}; remove one of them",
+        kind.word.name()
+    );
     errors.add(linger.later_of(arg).name.span(), message);
 }
 
