@@ -1,7 +1,7 @@
 //! Provides counters, gauges and histograms through the `metrics` facade. Without the feature `metrics`, this module
 //! does nothing.
 //!
-//! `on` and `off` have the same functions. The functions of `off` are empty and inlined, and its values have no size.
+//! `on` and `off` have the same functions. The functions of `off` are empty, and its values have no size.
 
 #[cfg(feature = "metrics")]
 mod handles;

@@ -21,17 +21,14 @@ impl Meters {
         Self
     }
 
-    #[inline(always)]
     pub(crate) fn meter(&self, _template: &str, _now: Moment) -> Meter {
         Meter(())
     }
 
-    #[inline(always)]
     pub(crate) fn timed<'a, F: Future + 'a>(&'a self, _op: Op, call: F) -> F {
         call
     }
 
-    #[inline(always)]
     pub(crate) fn register(&self, _template: &str) {}
 
     pub(crate) fn evicted(&self, _keys: u64) {}
@@ -42,42 +39,30 @@ impl Meters {
 }
 
 /// Replaces the function of the same name in `handles`.
-#[inline(always)]
 pub(crate) fn quarantined(_node: &str, _is: bool) {}
 
 impl Meter {
-    #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
         false
     }
 
-    #[inline(always)]
     pub(crate) fn request_began(&self) {}
 
-    #[inline(always)]
     pub(crate) fn request_ended(&self, _outcome: Outcome, _waited: Duration) {}
 
-    #[inline(always)]
     pub(crate) fn hold_began(&self) {}
 
-    #[inline(always)]
     pub(crate) fn hold_ended(&self) {}
 
-    #[inline(always)]
     pub(crate) fn hold_time(&self, _end: End, _held: Duration) {}
 
-    #[inline(always)]
     pub(crate) fn renewed(&self, _answer: Renewed) {}
 
-    #[inline(always)]
     pub(crate) fn lost(&self, _reason: LossReason) {}
 
-    #[inline(always)]
     pub(crate) fn release_failed(&self, _why: ReleaseError) {}
 
-    #[inline(always)]
     pub(crate) fn record_bypass(&self) {}
 
-    #[inline(always)]
     pub(crate) fn held_long(&self) {}
 }
