@@ -6,11 +6,12 @@ use std::pin::Pin;
 
 use http::uri::PathAndQuery;
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tonic::Request;
 use tonic::client::Grpc;
 
 use self::codec::Messages;
-use self::http2::{Driver, Http2};
+use self::http2::Http2;
 use crate::tables::Least;
 
 // The bench uses the connection and the codec of the library, so that only the work of a lock is compared.
@@ -26,7 +27,7 @@ pub(crate) struct Etcd {
     client: Grpc<Http2>,
     lease: i64,
     looks: bool,
-    _driver: Driver,
+    _drivers: JoinSet<()>,
 }
 
 /// This message and the next ones are `LeaseGrantRequest` and its answer, `PutRequest`, `DeleteRangeRequest`,
@@ -103,9 +104,10 @@ impl Etcd {
     pub(crate) async fn connect(port: u16, looks: bool) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).await.expect("the server listens");
         stream.set_nodelay(true).expect("nodelay");
-        let (http2, driver) = Http2::begin(stream).await.expect("HTTP/2");
+        let mut drivers = JoinSet::new();
+        let http2 = Http2::begin(stream, &mut drivers).await.expect("HTTP/2");
         let origin = http2::origin("127.0.0.1", port, false).expect("a URI");
-        let mut etcd = Self { client: Grpc::with_origin(http2, origin), lease: 0, looks, _driver: driver };
+        let mut etcd = Self { client: Grpc::with_origin(http2, origin), lease: 0, looks, _drivers: drivers };
         let lease: Lease = etcd.ask("/etcdserverpb.Lease/LeaseGrant", LeaseGrant { ttl: TTL }).await;
         etcd.lease = lease.id;
         etcd

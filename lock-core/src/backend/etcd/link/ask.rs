@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::connection::Connection;
@@ -63,7 +64,8 @@ pub(crate) async fn state(
     limit: Duration,
 ) -> Result<StatusResponse, Failure> {
     let asking = async {
-        let (http2, _driver) = begin(members, &place.host, place.address).await?;
+        let mut drivers = JoinSet::new();
+        let http2 = begin(members, &place.host, place.address, &mut drivers).await?;
         let origin = origin(&place.host, place.address.port(), members.tls.is_some());
         let origin = origin.ok_or_else(|| unexpected("an origin"))?;
         let user = members.config.user.clone().filter(|_| logs_in);

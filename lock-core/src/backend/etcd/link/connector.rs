@@ -13,7 +13,6 @@ use tokio::time::sleep;
 
 use super::connection::Connection;
 use super::dial::{Session, check, dial, linearizable_read, status};
-use super::http2::Driver;
 use super::members::Members;
 use crate::backend::NodeAnswer;
 use crate::backend::etcd::error::{Failure, Reaction};
@@ -90,16 +89,15 @@ impl Connector for Members {
         let connection = &session.connection;
         let lost = |why| Failure::new(LockErrorKind::Unavailable, why);
         let why = tokio::select! {
-            () = Driver::first_ended(&mut session.drivers) => return lost("the server closed the connection"),
+            _ = session.drivers.join_next() => return lost("the server closed the connection"),
             why = self.beats(connection, pauses) => why,
             why = stops_answering(connection) => why,
         };
-        let (drivers, longest) = (std::mem::take(&mut session.drivers), self.config.timeout);
+        let (mut drivers, longest) = (std::mem::take(&mut session.drivers), self.config.timeout);
         before.left.spawn(async move {
-            let mut drivers = drivers;
             // No call takes longer than this. Watches do not end on their own, and are started again over the next
             // connection.
-            let _ = tokio::time::timeout(longest, Driver::first_ended(&mut drivers)).await;
+            let _ = tokio::time::timeout(longest, drivers.join_next()).await;
         });
         lost(why)
     }

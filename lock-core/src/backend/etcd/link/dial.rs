@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::connection::Connection;
-use super::http2::{Driver, Http2, origin};
+use super::http2::{Http2, origin};
 use super::members::Members;
 use crate::backend::BoxFuture;
 use crate::backend::etcd::config::Member;
@@ -23,7 +24,7 @@ use crate::error::LockErrorKind;
 pub(crate) struct Session {
     pub(super) connection: Arc<Connection>,
     /// One task, or two if the watches have a separate connection.
-    pub(super) drivers: Vec<Driver>,
+    pub(super) drivers: JoinSet<()>,
 }
 
 /// Dials every member, each a little after the previous one. The first member is random, so that the clients of a
@@ -69,23 +70,16 @@ async fn dial_at(
     (host, port): (&str, u16),
     address: SocketAddr,
 ) -> Result<Session, Failure> {
-    let (http2, driver) = begin(members, host, address).await?;
+    let mut drivers = JoinSet::new();
+    let http2 = begin(members, host, address, &mut drivers).await?;
     // Over TLS, etcd allows 250 concurrent streams by default. Each key for which this process waits has a watch, which
     // needs one stream. Without a separate connection, many watches would block every other call. The separate
     // connection uses the same address, because the next address of the name may be another member.
-    let watches = match members.tls.is_some() {
-        true => Some(begin(members, host, address).await?),
-        false => None,
+    let watching = match members.tls.is_some() {
+        true => begin(members, host, address, &mut drivers).await?,
+        false => http2.clone(),
     };
     let origin = origin(host, port, members.tls.is_some()).ok_or_else(|| unexpected("an origin"))?;
-    let mut drivers = vec![driver];
-    let watching = watches.map_or_else(
-        || http2.clone(),
-        |(http2, driver)| {
-            drivers.push(driver);
-            http2
-        },
-    );
     let connection = Connection::new(http2, watching, origin, members.config.user.clone());
     connection.log_in().await.map_err(at_first)?;
     match status(&connection).await {
@@ -101,27 +95,27 @@ async fn dial_at(
     Ok(Session { connection: Arc::new(connection), drivers })
 }
 
-/// Connects to `address`, and begins HTTP/2 with the server under the name `host`.
+/// Connects to `address`, and begins HTTP/2 with the server under the name `host`. Adds a task to `drivers`.
 pub(super) async fn begin(
     members: &Members,
     host: &str,
     address: SocketAddr,
-) -> Result<(Http2, Driver), Failure> {
+    drivers: &mut JoinSet<()>,
+) -> Result<Http2, Failure> {
     let unreachable = |error: io::Error| socket::unreachable(&error);
     let stream = TcpStream::connect(address).await.map_err(unreachable)?;
     // Nagle's algorithm would delay a small packet until the previous packet is acknowledged.
     stream.set_nodelay(true).map_err(unreachable)?;
     let begun = match &members.tls {
-        Some(tls) => Http2::begin(tls.wrap(stream, host).await?).await,
-        None => Http2::begin(stream).await,
+        Some(tls) => Http2::begin(tls.wrap(stream, host).await?, drivers).await,
+        None => Http2::begin(stream, drivers).await,
     };
     let no_http2 = |error: hyper::Error| {
         let text =
             format!("no HTTP/2 ({error}); is it etcd, and does it speak TLS on this port (`etcds://`)?");
         Failure::new(LockErrorKind::Unavailable, text)
     };
-    let (http2, driver) = begun.map_err(no_http2)?;
-    Ok((http2, driver))
+    begun.map_err(no_http2)
 }
 
 /// Adds possible causes to the failure of the first call. A server that requires a client certificate rejects the

@@ -3,7 +3,7 @@
 //! tonic's own channel is not used, because that channel redials on its own while its callers wait. The supervisor of
 //! [`remote`](crate::backend::remote) redials for every store, with a deadline for each caller.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tonic::body::Body;
 
 /// The number of bytes of one answer that may be in flight.
@@ -26,31 +26,10 @@ pub(super) struct Http2 {
     sender: SendRequest<Body>,
 }
 
-/// The task that drives a connection. Dropping this value ends the task and the connection, so that an abandoned dial
-/// leaves no socket open.
-#[derive(Debug)]
-pub(crate) struct Driver(JoinHandle<()>);
-
-impl Driver {
-    /// Completes when one of `drivers` has ended.
-    pub(super) async fn first_ended(drivers: &mut [Self]) {
-        poll_fn(|cx| match drivers.iter_mut().any(|driver| Pin::new(&mut driver.0).poll(cx).is_ready()) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        })
-        .await;
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 impl Http2 {
-    /// Performs the HTTP/2 handshake, and spawns the driver on the current runtime.
-    pub(super) async fn begin<S>(stream: S) -> Result<(Self, Driver), hyper::Error>
+    /// Performs the HTTP/2 handshake. Adds the task that drives the connection to `drivers`: dropping them ends the
+    /// task and the connection, so that an abandoned dial leaves no socket open.
+    pub(super) async fn begin<S>(stream: S, drivers: &mut JoinSet<()>) -> Result<Self, hyper::Error>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -61,11 +40,11 @@ impl Http2 {
         builder.timer(TokioTimer::new());
         builder.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
-        let driver = tokio::spawn(async move {
+        drivers.spawn(async move {
             // The result is ignored, because each pending call returns the reason why the connection ended.
             let _ = connection.await;
         });
-        Ok((Self { sender }, Driver(driver)))
+        Ok(Self { sender })
     }
 
     pub(super) fn is_open(&self) -> bool {
