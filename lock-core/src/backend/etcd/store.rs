@@ -188,8 +188,8 @@ impl Store {
         let mut has_logged_in = false;
         loop {
             let token = connection.token();
-            let requests = vec![LeaseKeepAliveRequest { id }];
-            let opened = connection.exchange("/etcdserverpb.Lease/LeaseKeepAlive", requests, token.clone());
+            let request = LeaseKeepAliveRequest { id };
+            let opened = connection.stream("/etcdserverpb.Lease/LeaseKeepAlive", request, token.clone());
             let answer = match opened.await {
                 Ok(mut answers) => answers.message().await.map_err(|status| super::error::of_status(&status)),
                 Err(failure) => Err(failure),

@@ -15,7 +15,7 @@ use crate::backend::etcd::entries::{Id, Lease};
 use crate::backend::etcd::error::{Failure, of_status, unexpected};
 use crate::backend::etcd::keyspace;
 use crate::backend::etcd::line::Entry;
-use crate::backend::etcd::link::Events;
+use crate::backend::etcd::link::{Events, WATCH};
 use crate::backend::etcd::proto::{WatchRequest, WatchResponse};
 use crate::backend::etcd::session::{now, oldest};
 use crate::backend::etcd::store::Store;
@@ -98,7 +98,7 @@ impl Store {
         let (from, to) = keyspace::line(key);
         let connection = self.connections.get().await?;
         let token = connection.token();
-        let mut events = connection.watch(vec![WatchRequest::create(from, to)], token).await?;
+        let mut events = connection.stream(WATCH, WatchRequest::create(from, to), token).await?;
         // The watch reports all changes after its creation. The read returns the earlier changes.
         while !next(&mut events).await?.created {}
         copy.read(self.connections.within(self.timeout(), self.read(key)).await?);
@@ -159,7 +159,7 @@ impl Store {
     }
 }
 
-async fn next(events: &mut Events<WatchResponse>) -> Result<WatchResponse, Failure> {
+async fn next(events: &mut Events<WatchRequest, WatchResponse>) -> Result<WatchResponse, Failure> {
     match events.message().await {
         Ok(Some(answer)) if !answer.canceled => Ok(answer),
         Ok(_) => Err(unexpected("the end of a watch")),

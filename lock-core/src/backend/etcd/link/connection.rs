@@ -3,15 +3,17 @@
 use http::Uri;
 use http::uri::PathAndQuery;
 use prost::Message;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::client::Grpc;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::{Code, Request, Status, Streaming};
+use tonic::{Code, Request, Status};
 
 use super::codec::Messages;
 use super::http2::Http2;
-use super::streams::{Events, Requests};
+use super::streams::Events;
 use crate::backend::etcd::error::{Failure, Reaction, of_status};
-use crate::backend::etcd::proto::{AuthenticateRequest, AuthenticateResponse, WatchRequest, WatchResponse};
+use crate::backend::etcd::proto::{AuthenticateRequest, AuthenticateResponse};
 use crate::backend::remote::Answers;
 use crate::sync::RwLock;
 
@@ -22,6 +24,9 @@ const LARGEST_ANSWER: usize = 64 << 20;
 /// The calls that change data. A member without a connection to the majority answers none of them.
 const CHANGES: [&str; 3] =
     ["/etcdserverpb.KV/Txn", "/etcdserverpb.Lease/LeaseGrant", "/etcdserverpb.Lease/LeaseRevoke"];
+
+/// The stream of a watch.
+pub(crate) const WATCH: &str = "/etcdserverpb.Watch/Watch";
 
 /// One or two HTTP/2 connections to a member, with the login of the URL's user.
 pub(crate) struct Connection {
@@ -110,47 +115,23 @@ impl Connection {
         answer.map(tonic::Response::into_inner).map_err(|status| of_status(&status))
     }
 
-    /// Opens a stream that sends `requests`. The stream ends when the answers are dropped. The stream does not end
-    /// after the last request, because a proxy (`etcd grpc-proxy`) would then stop answering.
-    pub(crate) async fn exchange<Q, A>(
+    /// Opens a stream that sends `request`. The stream ends when the answers are dropped. The stream does not end after
+    /// the request, because a proxy (`etcd grpc-proxy`) would then stop answering.
+    pub(crate) async fn stream<Q, A>(
         &self,
         path: &'static str,
-        requests: Vec<Q>,
+        request: Q,
         token: Option<Token>,
-    ) -> Result<Events<A>, Failure>
+    ) -> Result<Events<Q, A>, Failure>
     where
-        Q: Message + Unpin + 'static,
+        Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        let (requests, open) = Requests::open(requests);
-        let answers = self.stream(&self.http2, path, requests, token).await?;
-        Ok(Events::new(answers, open))
-    }
-
-    /// Starts watches over one stream. The watches end when the answers are dropped.
-    pub(crate) async fn watch(
-        &self,
-        requests: Vec<WatchRequest>,
-        token: Option<Token>,
-    ) -> Result<Events<WatchResponse>, Failure> {
-        let (requests, open) = Requests::open(requests);
-        let answers = self.stream(&self.watching, "/etcdserverpb.Watch/Watch", requests, token).await?;
-        Ok(Events::new(answers, open))
-    }
-
-    async fn stream<Q, A>(
-        &self,
-        http2: &Http2,
-        path: &'static str,
-        requests: Requests<Q>,
-        token: Option<Token>,
-    ) -> Result<Streaming<A>, Failure>
-    where
-        Q: Message + Unpin + 'static,
-        A: Message + Default + 'static,
-    {
-        let mut client = self.client(http2).await?;
-        let mut request = with_token(requests, token);
+        let (open, requests) = mpsc::channel(1);
+        // The channel has room for this request.
+        let _ = open.try_send(request);
+        let mut client = self.client(if path == WATCH { &self.watching } else { &self.http2 }).await?;
+        let mut request = with_token(ReceiverStream::new(requests), token);
         // With this header, a member that loses its leader ends the stream. Without this header, such a member would
         // send nothing.
         request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
@@ -158,7 +139,8 @@ impl Connection {
         if answers.is_ok() {
             self.answers.note();
         }
-        answers.map(tonic::Response::into_inner).map_err(|status| of_status(&status))
+        let answers = answers.map_err(|status| of_status(&status))?.into_inner();
+        Ok(Events { answers, _open: open })
     }
 
     /// Returns the token of the login, if the URL names a user.

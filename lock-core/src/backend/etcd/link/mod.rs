@@ -10,6 +10,7 @@ mod members;
 mod streams;
 
 pub(super) use ask::{Place, places, state};
+pub(super) use connection::WATCH;
 pub(super) use dial::{dial, linearizable_read};
 pub(super) use members::Members;
 pub(super) use streams::Events;
