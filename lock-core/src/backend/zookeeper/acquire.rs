@@ -1,44 +1,23 @@
-//! Tries to acquire the key of a claim.
+//! Tries to acquire the key of a claim of one key.
 
 use zookeeper_client::Error;
 
 use super::error::{Failure, is_refusal};
-use super::fence::at_birth;
 use super::line::{Line, Place};
-use super::places::{Created, Seen, Site, deleted};
-use super::session::{ended, now};
+use super::places::{Own, Seen, Site, deleted};
+use super::several::Several;
 use crate::backend::conflict::{self, Use};
 use crate::backend::remote::deadline;
-use crate::backend::{Ask, Attempt, Grant, Held, Mode, Queue};
+use crate::backend::{Ask, Attempt, Held, Mode, Queue};
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
 
 impl Site<'_> {
-    /// Attempts the claim once. Repeats requests whose answers were lost with the connection. This function sets no
-    /// deadline.
-    pub(super) async fn attempt(&self, ask: Ask) -> Result<Attempt, Failure> {
-        let answer = self.attempt_until_answered(ask).await;
-        // If the claim may have a node, the failure is in doubt, because the node stays until the claim is released. If
-        // the session is over, it is unknown whether a node exists.
-        let has_none = matches!(self.entry(), Ok(None));
-        answer.map_err(|failure| if has_none { failure } else { failure.in_doubt() })
-    }
-
-    async fn attempt_until_answered(&self, ask: Ask) -> Result<Attempt, Failure> {
-        let (sent, mut doubt) = (now(), false);
-        let has_waited = self.entry()?.is_some_and(|entry| entry.node.is_some());
-        loop {
-            match self.attempt_once(ask, sent, doubt, has_waited).await {
-                Ok(attempt) => return Ok(attempt),
-                Err(failure) => self.session.recover(failure).await?,
-            }
-            doubt = true;
-        }
-    }
-
-    /// Sends the requests of one attempt. After an error, it may be unknown whether the claim has a node.
-    async fn attempt_once(
+    /// Sends the requests of one attempt of `claim`, the claim of this key. After an error, it may be unknown whether the
+    /// claim has a node. `has_waited` says whether the claim already waited before this attempt.
+    pub(super) async fn attempt_once(
         &self,
+        claim: &Several<'_>,
         ask: Ask,
         sent: Moment,
         doubt: bool,
@@ -52,7 +31,10 @@ impl Site<'_> {
                 return Ok(attempt);
             }
             match self.look_for_own(entry.node, certain).await? {
-                (seen, Some(node)) => return self.answer(ask, sent, seen, &node, None, has_waited).await,
+                (seen, Some(name)) => {
+                    let own = Own { name, sent, created: None };
+                    return self.answer(claim, ask, &seen, own, has_waited).await;
+                }
                 (_, None) => self.session.with(|grants| grants.forget(&self.prefix))?,
             }
         } else if self.looks_first(ask)? {
@@ -67,7 +49,7 @@ impl Site<'_> {
         let mut turn = self.session.turns.begin(&self.directory, exists, patience).await;
         self.session.with(|grants| grants.begin(&self.prefix, self.claim))?;
         self.claim.mark_sent();
-        let (created, seen) = match self.create(&mut turn).await {
+        let (own, seen) = match self.create(&mut turn).await {
             Ok(answers) => answers,
             Err(error) => {
                 if is_refusal(&error) {
@@ -76,13 +58,12 @@ impl Site<'_> {
                 return Err(error.into());
             }
         };
-        let node = created.name.clone();
-        self.session.with(|grants| grants.has_node(&self.prefix, &node))?;
+        self.session.with(|grants| grants.has_node(&self.prefix, &own.name))?;
         if let Some(turn) = turn {
             turn.found();
         }
-        let seen = self.without_others(&node, seen).await?;
-        self.answer(ask, created.sent, seen, &node, Some(created), has_waited).await
+        let seen = self.without_others(&own.name, seen).await?;
+        self.answer(claim, ask, &seen, own, has_waited).await
     }
 
     /// Returns whether the claim reads the queue before it creates a node. If the key is held, it may get no node.
@@ -106,22 +87,21 @@ impl Site<'_> {
         Ok(Some(Attempt::Held(self.held(ask, line, None).await?)))
     }
 
-    /// Returns the answer for a claim that has the node `own`, or had it a moment ago. `has_waited` says whether the
-    /// claim already waited before this attempt.
+    /// Returns the answer for a claim that has the node `own`, or had it a moment ago.
     async fn answer(
         &self,
+        claim: &Several<'_>,
         ask: Ask,
-        sent: Moment,
-        seen: Seen,
-        own: &str,
-        created: Option<Created>,
+        seen: &Seen,
+        own: Own,
         has_waited: bool,
     ) -> Result<Attempt, Failure> {
-        let Some(at) = seen.line.place_named(own) else {
+        let Own { name, sent, created } = own;
+        let Some(at) = seen.line.place_named(&name) else {
             self.session.with(|grants| grants.forget(&self.prefix))?;
             return Err(deleted());
         };
-        self.session.with(|grants| grants.has_node(&self.prefix, own))?;
+        self.session.with(|grants| grants.has_node(&self.prefix, &name))?;
         if seen.line.entries()[at].mode == Mode::Shared && self.claim.mode == Mode::Exclusive {
             // A reader cannot become a writer by another request.
             return Ok(Attempt::Held(self.held(ask, &seen.line, None).await?));
@@ -130,48 +110,24 @@ impl Site<'_> {
             if created.is_none() {
                 self.session.prove_recently(&self.config.base).await?;
             }
-            return self.granted(sent, &seen, created).await;
+            let waiters = seen.line.waiters().len();
+            return claim.granted(sent, &[seen.changed], created, Some(waiters)).await;
         }
         // After a wait, a conflict can only come from a lock of another program. The claim waits for the release of
         // that lock.
         if let Some(with) = seen.line.clash(self.claim.mode).filter(|_| !has_waited) {
-            self.leave(own).await?;
+            self.leave(&name).await?;
             return Err(self.in_use(with));
         }
         // A claim that already had a place in the queue keeps that place.
         let outside = !has_waited && self.stays_outside(ask, &seen.line);
         if outside || !ask.enqueues() {
-            self.leave(own).await?;
+            self.leave(&name).await?;
             return Ok(Attempt::Held(self.held(ask, &seen.line, None).await?));
         }
         let held = self.held(ask, &seen.line, Some((sent, at))).await?;
         self.waits(&seen.line, at, &held)?;
         Ok(Attempt::Held(held))
-    }
-
-    /// Returns the grant. Its lease is the time for which the session certainly lives.
-    async fn granted(&self, sent: Moment, seen: &Seen, created: Option<Created>) -> Result<Attempt, Failure> {
-        let token = created.and_then(|created| at_birth(created.number, seen.changed));
-        let handoffs = self.claim.handoffs;
-        let (is_here, token) = self.session.with(|grants| {
-            grants.was_busy(&self.directory, false);
-            (grants.granted(&self.prefix), grants.fence(&[&self.prefix], handoffs, token))
-        })?;
-        if !is_here {
-            return Err(ended());
-        }
-        let token = match token {
-            None if self.claim.fencing => self.fence().await?,
-            token => token,
-        };
-        // If the request was a read, the last proof of the session may be older than the request, and may no longer
-        // suffice.
-        let certain = self.session.certain(sent);
-        if certain.is_zero() {
-            return Err(Failure::new(LockErrorKind::Unavailable, "the session is not certain").in_doubt());
-        }
-        let grant = Grant::new(sent, certain).with_fence(token).with_waiters(Some(seen.line.waiters().len()));
-        Ok(Attempt::Granted(grant))
     }
 
     /// Returns whether a claim that cannot be served now gets no place in the queue.

@@ -1,4 +1,4 @@
-//! Tries to acquire the keys of a claim of several keys. The module `several` explains the method.
+//! Tries to acquire the keys of a claim. The module `several` explains the method for several keys.
 
 use super::error::Failure;
 use super::fence::at_birth;
@@ -8,7 +8,7 @@ use super::record::record;
 use super::session::{ended, now};
 use super::several::Several;
 use crate::backend::remote::join_all;
-use crate::backend::{Ask, Attempt, BoxFuture, FencingToken, Grant, Mode};
+use crate::backend::{Ask, Attempt, BoxFuture, Grant, Mode};
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
 
@@ -42,7 +42,8 @@ impl Several<'_> {
     pub(super) async fn attempt(&self, ask: Ask) -> Result<Attempt, Failure> {
         self.check_size()?;
         let answer = self.attempt_until_answered(ask).await;
-        // As with one key, after a failure a node stays until the claim is released.
+        // If the claim may have a node, the failure is in doubt, because the node stays until the claim is released. If
+        // the session is over, it is unknown whether a node exists.
         let has_none = self.sites.iter().all(|site| matches!(site.entry(), Ok(None)));
         answer.map_err(|failure| if has_none { failure } else { failure.in_doubt() })
     }
@@ -60,9 +61,16 @@ impl Several<'_> {
     }
 
     async fn attempt_until_answered(&self, ask: Ask) -> Result<Attempt, Failure> {
-        let mut doubt = false;
+        let (sent, mut doubt, mut has_waited) = (now(), false, false);
+        for site in &self.sites {
+            has_waited |= site.entry()?.is_some_and(|entry| entry.node.is_some());
+        }
         loop {
-            match self.attempt_once(ask, doubt).await {
+            let attempt = match &self.sites[..] {
+                [site] => site.attempt_once(self, ask, sent, doubt, has_waited).await,
+                _ => self.attempt_once(ask, doubt).await,
+            };
+            match attempt {
                 Ok(attempt) => return Ok(attempt),
                 Err(failure) => self.session.recover(failure).await?,
             }
@@ -70,7 +78,7 @@ impl Several<'_> {
         }
     }
 
-    /// Sends the requests of one attempt. After an error, it may be unknown whether the claim has nodes.
+    /// Sends the requests of one attempt for several keys. After an error, it may be unknown whether the claim has nodes.
     async fn attempt_once(&self, ask: Ask, doubt: bool) -> Result<Attempt, Failure> {
         let sent = now();
         let mut surveyed = Vec::with_capacity(self.sites.len());
@@ -106,7 +114,8 @@ impl Several<'_> {
             if let Some(site) = self.sites.first().filter(|_| created.is_none()) {
                 self.session.prove_recently(&site.config.base).await?;
             }
-            return self.granted_all(sent, surveyed, created).await;
+            let changed: Vec<i64> = surveyed.iter().map(|line| line.seen.changed).collect();
+            return self.granted(sent, &changed, created, None).await;
         }
         self.leave(surveyed).await?;
         match found {
@@ -125,30 +134,34 @@ impl Several<'_> {
         }
     }
 
-    async fn granted_all(
+    /// Returns the grant. Its lease is the time for which the session certainly lives. `changed` has the last change of
+    /// each queue, and `created` is the number of the change that created all nodes, if this attempt created them.
+    pub(super) async fn granted(
         &self,
         sent: Moment,
-        surveyed: &[Surveyed],
+        changed: &[i64],
         created: Option<i64>,
+        waiters: Option<usize>,
     ) -> Result<Attempt, Failure> {
-        // If every queue was last changed by the transaction, no earlier holder of a key can have a larger token.
-        let newborn = |number: i64| surveyed.iter().all(|line| line.seen.changed == number);
-        let token = created.filter(|number| newborn(*number)).and_then(|number| at_birth(number, number));
-        let are_here = self
-            .session
-            .with(|grants| self.sites.iter().filter(|site| grants.granted(&site.prefix)).count())?;
+        let token = created.and_then(|created| at_birth(created, changed));
+        let are_here = self.session.with(|grants| {
+            self.sites.iter().for_each(|site| grants.was_busy(&site.directory, false));
+            self.sites.iter().filter(|site| grants.granted(&site.prefix)).count()
+        })?;
         if are_here != self.sites.len() {
             return Err(ended());
         }
-        let token: Option<FencingToken> = match self.known_fence(token)? {
+        let token = match self.known_fence(token)? {
             None if self.claim.fencing => self.fence().await?,
             token => token,
         };
+        // If the request was a read, the last proof of the session may be older than the request, and may no longer
+        // suffice.
         let certain = self.session.certain(sent);
         if certain.is_zero() {
             return Err(Failure::new(LockErrorKind::Unavailable, "the session is not certain").in_doubt());
         }
-        Ok(Attempt::Granted(Grant::new(sent, certain).with_fence(token)))
+        Ok(Attempt::Granted(Grant::new(sent, certain).with_fence(token).with_waiters(waiters)))
     }
 
     /// Deletes the nodes of the claim at keys that are not granted to its owner.

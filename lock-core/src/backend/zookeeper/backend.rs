@@ -45,11 +45,7 @@ impl Backend for ZooKeeper {
         let process = self.attached(claim)?;
         let attempt = async {
             let session = process.ready().await?;
-            if claim.more.is_empty() {
-                Site::new(&self.config, &session, claim).attempt(ask).await
-            } else {
-                Several::new(&self.config, &session, claim).attempt(ask).await
-            }
+            Several::new(&self.config, &session, claim).attempt(ask).await
         };
         let deadline = deadline::of_call(self.config.timeout, claim.ttl);
         let answer = match timeout(deadline, attempt).await {
@@ -70,11 +66,7 @@ impl Backend for ZooKeeper {
         let release = async {
             loop {
                 let session = process.ready().await?;
-                let released = if claim.more.is_empty() {
-                    Site::new(&self.config, &session, claim).release().await
-                } else {
-                    Several::new(&self.config, &session, claim).release().await
-                };
+                let released = Several::new(&self.config, &session, claim).release().await;
                 // If this session has ended, the release is repeated in the next session, which finds the state of the
                 // grant.
                 if released.is_ok() || !session.is_over() {
@@ -93,14 +85,9 @@ impl Backend for ZooKeeper {
         let process = self.attached(claim)?;
         let session = process.current().ok_or_else(lost)?;
         let deadline = deadline::of_call(self.config.timeout, claim.ttl);
-        let made = async {
-            if claim.more.is_empty() {
-                Site::new(&self.config, &session, claim).fence().await
-            } else {
-                Several::new(&self.config, &session, claim).fence().await
-            }
-        };
-        let made = timeout(deadline, made).await.unwrap_or_else(|_| Err(Failure::no_answer(deadline)));
+        let keys = Several::new(&self.config, &session, claim);
+        let made =
+            timeout(deadline, keys.fence()).await.unwrap_or_else(|_| Err(Failure::no_answer(deadline)));
         made.map_err(|failure| self.error(&failure).with_key(&claim.key))?.ok_or_else(lost)
     }
 
@@ -158,9 +145,6 @@ impl Backend for ZooKeeper {
     async fn changed(&self, claim: &Claim) {
         let Ok(process) = self.attached(claim) else { return std::future::pending().await };
         match process.ready().await {
-            Ok(session) if claim.more.is_empty() => {
-                Site::new(&self.config, &session, claim).changed().await;
-            }
             Ok(session) => Several::new(&self.config, &session, claim).changed().await,
             Err(_) => std::future::pending().await,
         }

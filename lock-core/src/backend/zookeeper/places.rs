@@ -1,6 +1,6 @@
 //! Sends the requests about the nodes of one key.
 
-use zookeeper_client::{Client, CreateMode, Error, Stat};
+use zookeeper_client::{Client, CreateMode, Error};
 
 use super::config::Config;
 use super::error::Failure;
@@ -39,10 +39,13 @@ pub(super) struct Seen {
     pub(super) changed: i64,
 }
 
-pub(super) struct Created {
+/// The node of a claim.
+pub(super) struct Own {
     pub(super) name: String,
+    /// When the request was sent that has created or found the node.
     pub(super) sent: Moment,
-    pub(super) number: i64,
+    /// The transaction number of the creation, if this attempt has created the node.
+    pub(super) created: Option<i64>,
 }
 
 impl Session {
@@ -95,7 +98,7 @@ impl<'a> Site<'a> {
     pub(super) async fn create(
         &self,
         turn: &mut Option<Turn<'_>>,
-    ) -> Result<(Created, Result<Seen, Error>), Error> {
+    ) -> Result<(Own, Result<Seen, Error>), Error> {
         let prefix = self.node_prefix();
         let path = self.path(&prefix);
         let data = record(self.claim);
@@ -110,7 +113,7 @@ impl<'a> Site<'a> {
                 (Ok((stat, number)), looked, ()) => {
                     self.session.prove(sent);
                     let name = format!("{prefix}{number}");
-                    return Ok((Created { name, sent, number: stat.czxid }, looked));
+                    return Ok((Own { name, sent, created: Some(stat.czxid) }, looked));
                 }
                 // The servers delete a container some time after its last node was deleted, possibly between two
                 // requests.
@@ -158,15 +161,6 @@ impl<'a> Site<'a> {
             Err(Error::NoNode) => Ok(false),
             Err(error) => Err(error),
         }
-    }
-
-    /// Writes the node of the claim again. The transaction number of this change is larger than all earlier numbers.
-    pub(super) async fn touch(&self, name: &str) -> Result<Stat, Error> {
-        let sent = now();
-        let stat = self.session.client().set_data(&self.path(name), self.data().as_bytes(), None).await?;
-        self.session.prove(sent);
-        let _ = self.session.with(|grants| grants.told(&self.prefix, name));
-        Ok(stat)
     }
 
     pub(super) fn data(&self) -> String {

@@ -1,4 +1,4 @@
-//! Acquires several keys for one claim: all of them or none.
+//! A claim at all its keys. A claim of several keys gets all of them or none.
 //!
 //! **Why this is exclusive.** Each key has its own queue, and the claim has a node in every queue. The first node in a
 //! queue stays first until it is deleted, because later nodes have larger numbers. So the queues need not be read at
@@ -69,14 +69,27 @@ impl<'a> Several<'a> {
             if let Some(token) = self.known_fence(None)? {
                 return Ok(Some(token));
             }
-            let Some(paths) = self.granted()? else { return Ok(None) };
+            let Some(paths) = self.paths()? else { return Ok(None) };
             match self.touch(&paths).await {
                 Ok(token) => return self.known_fence(token),
-                // One of the nodes was deleted.
-                Err(Error::NoNode) => return Ok(None),
+                Err(Error::NoNode) => match self.look_for_nodes().await {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(None),
+                    Err(failure) => self.session.recover(failure).await?,
+                },
                 Err(error) => self.session.recover(error.into()).await?,
             }
         }
+    }
+
+    /// Finds the nodes of the claim again after one was missing: a downgrade has renamed it, or another process has
+    /// deleted it. Returns whether all are there.
+    async fn look_for_nodes(&self) -> Result<bool, Failure> {
+        for site in &self.sites {
+            let (_, Some(node)) = site.look_for_own(None, false).await? else { return Ok(false) };
+            self.session.with(|grants| grants.has_node(&site.prefix, &node))?;
+        }
+        Ok(true)
     }
 
     /// Records the token `made` for the holder. Returns the first token that was recorded.
@@ -86,7 +99,7 @@ impl<'a> Several<'a> {
     }
 
     /// Returns the paths of the claim's nodes; `None` if the claim does not hold all keys.
-    fn granted(&self) -> Result<Option<Vec<String>>, Failure> {
+    fn paths(&self) -> Result<Option<Vec<String>>, Failure> {
         let mut paths = Vec::with_capacity(self.sites.len());
         for site in &self.sites {
             let node = site.entry()?.filter(|entry| entry.is_granted()).and_then(|entry| entry.node);
@@ -96,7 +109,8 @@ impl<'a> Several<'a> {
         Ok(Some(paths))
     }
 
-    /// Writes all nodes again in one transaction. Returns the number of this transaction as a token.
+    /// Writes all nodes again in one transaction. Returns the number of this transaction as a token: it is larger than
+    /// all earlier numbers, and the nodes still existed, so the claim held the keys at the time of this change.
     async fn touch(&self, paths: &[String]) -> Result<Option<FencingToken>, Error> {
         let sent = now();
         let mut writes = self.session.client().new_multi_writer();
@@ -118,6 +132,9 @@ impl<'a> Several<'a> {
 
     /// Completes when the claim should be attempted again. Waits for the first key that is not free.
     pub(super) async fn changed(&self) {
+        if let [site] = &self.sites[..] {
+            return site.changed().await;
+        }
         for site in &self.sites {
             let Ok(entry) = site.entry() else { return };
             let line = match site.look().await {
