@@ -4,6 +4,7 @@
 //! A store defines how a session begins, how it is kept alive, and which grants it held. The keeper runs on the
 //! library's own thread. It notifies the holders of an ended session before the next session begins.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Weak};
@@ -14,9 +15,9 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::Failure;
-use crate::backend::Listener;
+use crate::backend::{Claim, Listener};
 use crate::clock::Clock;
-use crate::error::LockErrorKind;
+use crate::error::{self, LockError, LockErrorKind};
 use crate::owner::Owner;
 use crate::sync::{Mutex, change, survives};
 
@@ -73,11 +74,7 @@ enum State<S: Session> {
 
 impl<S: Session> SessionKeeper<S> {
     /// Attaches a manager, and begins its session on `background`.
-    pub(crate) fn attach(
-        servers: S::Servers,
-        listener: Weak<dyn Listener>,
-        background: Option<&Handle>,
-    ) -> Arc<Self> {
+    fn attach(servers: S::Servers, listener: Weak<dyn Listener>, background: Option<&Handle>) -> Arc<Self> {
         let without = "there is no runtime that could keep a session alive";
         let state = match background {
             Some(_) => State::Beginning(None),
@@ -91,7 +88,7 @@ impl<S: Session> SessionKeeper<S> {
         keeper
     }
 
-    pub(crate) fn listen(&self, listener: Weak<dyn Listener>) {
+    fn listen(&self, listener: Weak<dyn Listener>) {
         let mut listeners = self.listeners.lock();
         listeners.retain(|listener| listener.strong_count() > 0);
         listeners.push(listener);
@@ -179,6 +176,65 @@ impl<S: Session> SessionKeeper<S> {
         if !owners.is_empty() {
             self.tell(|listener| listener.session_ended(&owners));
         }
+    }
+}
+
+/// The keepers of a store, one for each attached manager. Dropping this value closes them.
+#[derive(Debug)]
+pub(crate) struct Keepers<S: Session>(Mutex<HashMap<u128, Arc<SessionKeeper<S>>>>);
+
+impl<S: Session> Default for Keepers<S> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<S: Session> Keepers<S> {
+    pub(crate) fn get(&self, process: u128) -> Option<Arc<SessionKeeper<S>>> {
+        self.0.lock().get(&process).cloned()
+    }
+
+    /// Returns the keeper of the manager that made `claim`.
+    pub(crate) fn attached(&self, claim: &Claim) -> error::Result<Arc<SessionKeeper<S>>> {
+        let detail = "the store is closed, or the manager of this claim was not attached to it";
+        self.get(claim.owner.process()).ok_or_else(|| {
+            let error = LockError::new(LockErrorKind::ShuttingDown, detail).permanent();
+            error.nothing_taken().with_key(&claim.key)
+        })
+    }
+
+    /// Attaches a manager. If it is the first of its process, begins its session on `background`.
+    pub(crate) fn attach(
+        &self,
+        process: u128,
+        listener: Weak<dyn Listener>,
+        background: Option<&Handle>,
+        servers: impl FnOnce() -> S::Servers,
+    ) {
+        let mut keepers = self.0.lock();
+        keepers.retain(|_, keeper| keeper.has_manager());
+        match keepers.get(&process) {
+            Some(known) => known.listen(listener),
+            None => {
+                keepers.insert(process, SessionKeeper::attach(servers(), listener, background));
+            }
+        }
+    }
+
+    /// Returns the keepers, each with its process.
+    pub(crate) fn all(&self) -> Vec<(u128, Arc<SessionKeeper<S>>)> {
+        self.0.lock().iter().map(|(process, keeper)| (*process, Arc::clone(keeper))).collect()
+    }
+
+    /// Removes the keepers, so that no listener is called under the mutex when their sessions are ended.
+    pub(crate) fn drain(&self) -> Vec<Arc<SessionKeeper<S>>> {
+        self.0.lock().drain().map(|(_, keeper)| keeper).collect()
+    }
+}
+
+impl<S: Session> Drop for Keepers<S> {
+    fn drop(&mut self) {
+        self.drain().iter().for_each(|keeper| drop(keeper.close()));
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::error::Failure;
 use super::names;
 use super::places::Site;
-use super::process::Process;
+use super::process::Servers;
 use super::session::now;
 use super::several::Several;
 use super::store::ZooKeeper;
@@ -42,7 +42,7 @@ impl Backend for ZooKeeper {
 
     async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
         self.capability().check(claim)?;
-        let process = self.attached(claim)?;
+        let process = self.processes.attached(claim)?;
         let attempt = async {
             let session = process.ready().await?;
             Several::new(&self.config, &session, claim).attempt(ask).await
@@ -62,7 +62,7 @@ impl Backend for ZooKeeper {
     }
 
     async fn release(&self, claim: &Claim, _keep_for: Option<Duration>) -> Result<Released> {
-        let process = self.attached(claim)?;
+        let process = self.processes.attached(claim)?;
         let release = async {
             loop {
                 let session = process.ready().await?;
@@ -82,7 +82,7 @@ impl Backend for ZooKeeper {
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
         let lost = || LockError::lost(&claim.key, LossReason::Taken);
-        let process = self.attached(claim)?;
+        let process = self.processes.attached(claim)?;
         let session = process.current().ok_or_else(lost)?;
         let deadline = deadline::of_call(self.config.timeout, claim.ttl);
         let keys = Several::new(&self.config, &session, claim);
@@ -102,7 +102,7 @@ impl Backend for ZooKeeper {
             return Renewal::Unknown(error);
         }
         let (Ok(process), deadline) =
-            (self.attached(claim), deadline::of_call(self.config.timeout, claim.ttl))
+            (self.processes.attached(claim), deadline::of_call(self.config.timeout, claim.ttl))
         else {
             return Renewal::NotOwned;
         };
@@ -139,11 +139,14 @@ impl Backend for ZooKeeper {
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
-        self.add(process, listener, background);
+        self.processes.attach(process, listener, background, || {
+            let (config, background) = (Arc::clone(&self.config), background.cloned());
+            Servers { config, promised: self.session, background }
+        });
     }
 
     async fn changed(&self, claim: &Claim) {
-        let Ok(process) = self.attached(claim) else { return std::future::pending().await };
+        let Ok(process) = self.processes.attached(claim) else { return std::future::pending().await };
         match process.ready().await {
             Ok(session) => Several::new(&self.config, &session, claim).changed().await,
             Err(_) => std::future::pending().await,
@@ -152,7 +155,7 @@ impl Backend for ZooKeeper {
 
     async fn others_wait(&self, claim: &Claim) -> Result<bool> {
         let lost = || LockError::lost(&claim.key, LossReason::SessionEnded);
-        let session = self.attached(claim)?.current().ok_or_else(lost)?;
+        let session = self.processes.attached(claim)?.current().ok_or_else(lost)?;
         let site = Site::new(&self.config, &session, claim);
         let look = async { Ok(site.others_wait().await?) };
         self.within(look).await.map_err(|error| error.with_key(&claim.key))
@@ -177,20 +180,10 @@ impl ZooKeeper {
         answer.map_err(|failure| self.error(&failure))
     }
 
-    fn attached(&self, claim: &Claim) -> Result<Arc<Process>> {
-        let detail = "the store is closed, or the manager of this claim was not attached to it";
-        self.process(claim.owner.process()).ok_or_else(|| {
-            LockError::new(LockErrorKind::ShuttingDown, detail)
-                .permanent()
-                .nothing_taken()
-                .with_key(&claim.key)
-        })
-    }
-
     /// Renews one claim without a request to the servers: a grant lives as long as the session, except if its node is
     /// deleted.
     fn renew_one(&self, claim: &Claim) -> Renewal {
-        let Some(process) = self.process(claim.owner.process()) else { return Renewal::NotOwned };
+        let Some(process) = self.processes.get(claim.owner.process()) else { return Renewal::NotOwned };
         // The owners are notified separately when a session ends.
         let Some(session) = process.current() else {
             return Renewal::Unknown(self.error(&process.failure()).with_key(&claim.key));

@@ -105,7 +105,7 @@ impl ZooKeeper {
 
     /// Notifies the manager whose grant has the node at `path`, if that manager is attached to this store.
     fn notify_holder(&self, path: &str, reason: LossReason) {
-        for process in self.managers() {
+        for (_, process) in self.processes.all() {
             if let Some(session) = process.current() {
                 process.lost(&session, path, reason);
             }
@@ -114,8 +114,8 @@ impl ZooKeeper {
 
     /// Returns the session of any manager. The servers give the same answers in each session.
     pub(super) async fn any_session(&self) -> Result<Arc<Session>, Failure> {
-        let all = self.managers();
-        let live = || all.iter().filter(|process| !process.is_gone());
+        let all = self.processes.all();
+        let live = || all.iter().map(|(_, process)| process).filter(|process| !process.is_gone());
         let process = live().find(|process| process.current().is_some()).or_else(|| live().next());
         let Some(process) = process else {
             let detail = "the store is closed, or no manager is attached to it";

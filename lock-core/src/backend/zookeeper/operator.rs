@@ -23,7 +23,8 @@ impl Operator {
     /// Returns the attached processes, one for each manager.
     #[must_use]
     pub fn processes(&self) -> Vec<u128> {
-        self.processes.upgrade().map(|all| all.lock().keys().copied().collect()).unwrap_or_default()
+        let all = self.processes.upgrade().map(|all| all.all());
+        all.into_iter().flatten().map(|(process, _)| process).collect()
     }
 
     /// Ends the session of `process` at the servers, before its client notices.
@@ -35,7 +36,7 @@ impl Operator {
     /// If the future is dropped, it is unknown whether the session has ended.
     pub async fn end_session(&self, process: u128) -> Result<()> {
         current_runtime()?;
-        let process = self.processes.upgrade().and_then(|all| all.lock().get(&process).cloned());
+        let process = self.processes.upgrade().and_then(|all| all.get(process));
         let Some(session) = process.and_then(|process| process.current()) else {
             return Err(LockError::new(LockErrorKind::Unavailable, "there is no session"));
         };

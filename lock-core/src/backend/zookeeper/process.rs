@@ -1,6 +1,5 @@
 //! Starts the session of a manager, and sends its keep-alives.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,15 +12,15 @@ use super::error::{Failure, Reaction, is_doubtful};
 use super::grants::Grants;
 use super::session::{PROOFS, Session, now};
 use crate::backend::NodeAnswer;
-use crate::backend::remote::session_keeper::{self, LOOK, SessionKeeper};
+use crate::backend::remote::session_keeper::{self, Keepers, LOOK, SessionKeeper};
 use crate::error::{LockErrorKind, LossReason};
 use crate::owner::Owner;
-use crate::sync::{Mutex, survives};
+use crate::sync::survives;
 
 /// An attached manager, which has one session at a time.
 pub(super) type Process = SessionKeeper<Session>;
 
-pub(super) type Processes = Mutex<HashMap<u128, Arc<Process>>>;
+pub(super) type Processes = Keepers<Session>;
 
 /// The servers, and the promise of the store about their sessions.
 #[derive(Debug)]

@@ -1,19 +1,17 @@
 //! Defines [`ZooKeeper`]: connecting, and the managers that are attached to it.
 
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::time::timeout;
 use zookeeper_client::Error;
 
 use super::config::Config;
 use super::error::Failure;
 use super::places::make_base;
-use super::process::{Process, Processes, Servers};
+use super::process::Processes;
 use super::session::check;
-use crate::backend::Listener;
 use crate::backend::remote::tries;
 #[cfg(doc)]
 use crate::error::LockErrorKind;
@@ -32,7 +30,7 @@ pub struct ZooKeeper {
     pub(super) config: Arc<Config>,
     /// The session timeout that the servers granted.
     pub(super) session: Duration,
-    processes: Arc<Processes>,
+    pub(super) processes: Arc<Processes>,
 }
 
 impl fmt::Debug for ZooKeeper {
@@ -93,32 +91,9 @@ impl ZooKeeper {
         failure.error_of(&self.config)
     }
 
-    pub(super) fn add(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
-        let mut processes = self.processes.lock();
-        processes.retain(|_, process| process.has_manager());
-        match processes.get(&process) {
-            Some(known) => known.listen(listener),
-            None => {
-                let config = Arc::clone(&self.config);
-                let servers = Servers { config, promised: self.session, background: background.cloned() };
-                processes.insert(process, Process::attach(servers, listener, background));
-            }
-        }
-    }
-
-    pub(super) fn process(&self, process: u128) -> Option<Arc<Process>> {
-        self.processes.lock().get(&process).cloned()
-    }
-
-    /// Returns all attached managers.
-    pub(super) fn managers(&self) -> Vec<Arc<Process>> {
-        self.processes.lock().values().cloned().collect()
-    }
-
     /// Ends every session, and waits for at most [`GOODBYE`] until the servers have confirmed each end.
     pub(super) async fn end(&self) {
-        let processes: Vec<_> = self.processes.lock().drain().map(|(_, process)| process).collect();
-        for process in processes {
+        for process in self.processes.drain() {
             let Some(session) = process.close() else { continue };
             let mut state = session.client().state_watcher();
             drop(session);
@@ -146,14 +121,4 @@ async fn first(config: &Config) -> Result<Duration, Error> {
     check(&client, &config.base).await?;
     config.check_user(&client).await?;
     Ok(client.session_timeout())
-}
-
-impl Drop for ZooKeeper {
-    fn drop(&mut self) {
-        // The processes are collected first, so that no listener is called under the mutex.
-        let processes: Vec<_> = self.processes.lock().drain().map(|(_, process)| process).collect();
-        for process in processes {
-            process.close();
-        }
-    }
 }

@@ -1,6 +1,5 @@
 //! Implements [`PostgresAdvisory`]: a session for each attached manager, and the `Backend` calls.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,7 +13,7 @@ use crate::backend::postgres::config::Config;
 use crate::backend::postgres::doctor;
 use crate::backend::postgres::error::Failure;
 use crate::backend::postgres::link::Shared;
-use crate::backend::remote::session_keeper::Session as _;
+use crate::backend::remote::session_keeper::{Keepers, Session as _};
 use crate::backend::remote::{deadline, session_keeper, tries};
 use crate::backend::{
     Ask, Attempt, Backend, BoxFuture, Capability, Claim, Finding, LeaseScope, Listener, Ping, Released,
@@ -22,7 +21,6 @@ use crate::backend::{
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::runtime::current_runtime;
-use crate::sync::Mutex;
 
 type SessionKeeper = session_keeper::SessionKeeper<Session>;
 
@@ -32,7 +30,7 @@ type SessionKeeper = session_keeper::SessionKeeper<Session>;
 /// that uses the value has one session. Dropping the value ends the sessions, which releases their locks.
 pub struct PostgresAdvisory {
     shared: Arc<Shared>,
-    keepers: Mutex<HashMap<u128, Arc<SessionKeeper>>>,
+    keepers: Keepers<Session>,
 }
 
 impl fmt::Debug for PostgresAdvisory {
@@ -88,28 +86,16 @@ impl PostgresAdvisory {
         let begin = |left| -> BoxFuture<'_, _> { Box::pin(Session::begin(&shared, left)) };
         let asked = tries::connect(shared.address(), shared.config.connect_timeout, begin).await;
         drop(asked.map_err(|failure| failure.to_error(shared.address()))?);
-        Ok(Self { shared, keepers: Mutex::default() })
+        Ok(Self { shared, keepers: Keepers::default() })
     }
 
     fn error(&self, failure: &Failure) -> LockError {
         failure.to_error(self.shared.address())
     }
 
-    fn keeper(&self, process: u128) -> Option<Arc<SessionKeeper>> {
-        self.keepers.lock().get(&process).cloned()
-    }
-
-    fn attached(&self, claim: &Claim) -> Result<Arc<SessionKeeper>> {
-        let detail = "the store is closed, or the manager of this claim was not attached to it";
-        self.keeper(claim.owner.process()).ok_or_else(|| {
-            let error = LockError::new(LockErrorKind::ShuttingDown, detail).permanent();
-            error.nothing_taken().with_key(&claim.key)
-        })
-    }
-
     /// Renews without a request to the server: a grant lasts as long as its session.
     fn renew_one(&self, claim: &Claim) -> Renewal {
-        let Some(keeper) = self.keeper(claim.owner.process()) else { return Renewal::NotOwned };
+        let Some(keeper) = self.keepers.get(claim.owner.process()) else { return Renewal::NotOwned };
         // The keeper itself reports the grants of an ended session as lost.
         let Some(session) = keeper.current() else {
             return Renewal::Unknown(self.error(&keeper.failure()).with_key(&claim.key));
@@ -128,8 +114,8 @@ impl PostgresAdvisory {
 
     /// Returns the keeper of any attached manager.
     fn any_keeper(&self) -> Result<Arc<SessionKeeper>> {
-        let keeper = self.keepers.lock().values().find(|keeper| keeper.has_manager()).cloned();
-        keeper.ok_or_else(|| {
+        let keeper = self.keepers.all().into_iter().find(|(_, keeper)| keeper.has_manager());
+        keeper.map(|(_, keeper)| keeper).ok_or_else(|| {
             let detail = "the store is closed, or no manager is attached to it";
             LockError::new(LockErrorKind::ShuttingDown, detail)
         })
@@ -150,15 +136,11 @@ impl PostgresAdvisory {
         answer.map_err(|failure| self.error(&failure))
     }
 
-    fn drain(&self) -> Vec<Arc<SessionKeeper>> {
-        self.keepers.lock().drain().map(|(_, keeper)| keeper).collect()
-    }
-
     /// Returns the server process of a manager's session. For tests.
     #[cfg(feature = "testkit")]
     #[doc(hidden)]
     pub fn session_of(&self, process: u128) -> Option<i32> {
-        Some(self.keeper(process)?.current()?.pid)
+        Some(self.keepers.get(process)?.current()?.pid)
     }
 }
 
@@ -176,7 +158,7 @@ impl Backend for PostgresAdvisory {
 
     async fn acquire(&self, claim: &Claim, _ask: Ask) -> Result<Attempt> {
         self.capability().check(claim)?;
-        let keeper = self.attached(claim)?;
+        let keeper = self.keepers.attached(claim)?;
         let attempt = async { keeper.session().await?.attempt(claim, id::number_of(&claim.key)).await };
         let deadline = self.shared.config.deadline(claim.ttl);
         let answer = match timeout(deadline, attempt).await {
@@ -193,7 +175,7 @@ impl Backend for PostgresAdvisory {
     }
 
     async fn release(&self, claim: &Claim, _keep_for: Option<Duration>) -> Result<Released> {
-        let keeper = self.attached(claim)?;
+        let keeper = self.keepers.attached(claim)?;
         let release = async {
             loop {
                 let session = keeper.session().await?;
@@ -233,25 +215,10 @@ impl Backend for PostgresAdvisory {
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
-        let mut keepers = self.keepers.lock();
-        keepers.retain(|_, keeper| keeper.has_manager());
-        match keepers.get(&process) {
-            Some(known) => known.listen(listener),
-            None => {
-                let shared = Arc::clone(&self.shared);
-                keepers.insert(process, SessionKeeper::attach(shared, listener, background));
-            }
-        }
+        self.keepers.attach(process, listener, background, || Arc::clone(&self.shared));
     }
 
     async fn close(&self) {
-        self.drain().iter().for_each(|keeper| drop(keeper.close()));
-    }
-}
-
-impl Drop for PostgresAdvisory {
-    fn drop(&mut self) {
-        // The keepers are removed first, so that no listener is called while the map is locked.
-        self.drain().iter().for_each(|keeper| drop(keeper.close()));
+        self.keepers.drain().iter().for_each(|keeper| drop(keeper.close()));
     }
 }
