@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::Failure;
 use crate::backend::{Claim, Listener};
@@ -26,7 +26,8 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// The pause before another session is begun, if only a change of the settings can help. It is longer, because a try
 /// may cause writes on the servers.
 const LATER: Duration = Duration::from_secs(2);
-/// The interval at which [`Session::keep`] checks whether its manager was dropped.
+/// The interval at which a keeper checks whether its managers were dropped. A session sends a sign of life at least as
+/// often.
 pub(crate) const LOOK: Duration = Duration::from_millis(500);
 
 /// A session of a store.
@@ -40,7 +41,8 @@ pub(crate) trait Session: fmt::Debug + Sized + Send + Sync + 'static {
 
     fn dial(servers: &Self::Servers) -> impl Future<Output = Result<Self, Failure<Self::Reaction>>> + Send;
 
-    /// Keeps the session alive, and returns when it is over or no longer needed.
+    /// Keeps the session alive, and returns when it is over. The keeper drops this future when the session is no longer
+    /// needed.
     fn keep(&self, keeper: &SessionKeeper<Self>) -> impl Future<Output = ()> + Send;
 
     /// Returns whether the session is known to have ended.
@@ -166,8 +168,12 @@ impl<S: Session> SessionKeeper<S> {
         all.iter().for_each(|listener| report(&**listener));
     }
 
-    pub(crate) async fn closed(&self) {
-        let _ = self.state.subscribe().wait_for(|state| matches!(state, State::Gone(..))).await;
+    /// Completes when all managers of this keeper were dropped, or the store was closed.
+    async fn gone(&self) {
+        let mut state = self.state.subscribe();
+        while !self.is_gone() {
+            let _ = timeout(LOOK, state.wait_for(|state| matches!(state, State::Gone(..)))).await;
+        }
     }
 
     /// Ends `session`, and reports its grants as lost.
@@ -247,7 +253,10 @@ async fn supervise<S: Session>(keeper: Arc<SessionKeeper<S>>) {
                 let (session, began) = (Arc::new(session), Clock::Suspend.now());
                 if keeper.set(State::Live(Arc::clone(&session))) {
                     keeper.tell(|listener| listener.reconnected());
-                    session.keep(&keeper).await;
+                    tokio::select! {
+                        () = session.keep(&keeper) => {}
+                        () = keeper.gone() => {}
+                    }
                 }
                 // The session ends before the state changes, so that a renewal finds either the session or its end.
                 keeper.end(&session);

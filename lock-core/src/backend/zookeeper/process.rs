@@ -133,14 +133,13 @@ impl Process {
     }
 }
 
-/// Keeps the session alive, and returns when it is over or no longer needed.
+/// Keeps the session alive, and returns when it is over.
 async fn keep(process: &Process, session: &Session) {
     let every = session.timeout() / PROOFS;
     // The client does not report which server answers for the ensemble.
     let node = process.servers.config.hosts();
     let mut states = session.client().state_watcher();
     let mut lost = false;
-    let mut looked = now();
     loop {
         match states.state() {
             SessionState::SyncConnected => {
@@ -150,7 +149,6 @@ async fn keep(process: &Process, session: &Session) {
                 let contact = timeout(session.timeout() / 2, session.contact(&process.servers.config.base));
                 let contact = tokio::select! {
                     contact = contact => contact,
-                    () = process.closed() => return,
                     // If the connection is lost, the request fails, but the client may notice this late.
                     _ = states.changed() => continue,
                 };
@@ -169,15 +167,6 @@ async fn keep(process: &Process, session: &Session) {
             }
             SessionState::AuthFailed | SessionState::Expired | SessionState::Closed => return,
         }
-        if now().since(looked) >= LOOK {
-            looked = now();
-            if process.is_gone() {
-                return;
-            }
-        }
-        tokio::select! {
-            _ = timeout(every.min(LOOK), states.changed()) => {}
-            () = process.closed() => return,
-        }
+        let _ = timeout(every.min(LOOK), states.changed()).await;
     }
 }

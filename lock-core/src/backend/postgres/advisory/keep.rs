@@ -23,15 +23,13 @@ impl session_keeper::Session for Session {
     }
 
     /// Sends signs of life, until the session must end.
-    async fn keep(&self, keeper: &SessionKeeper<Self>) {
+    async fn keep(&self, _keeper: &SessionKeeper<Self>) {
         let every = self.timeout() / PROOFS;
-        let mut looked = now();
         loop {
             tokio::select! {
                 // The connection has ended, or a statement that frees a lock has failed.
                 () = self.lost() => return,
                 () = self.ends() => return,
-                () = keeper.closed() => return,
                 proved = timeout(self.timeout() / 2, self.prove()) => {
                     // The answer came from another server process than the one that holds the locks.
                     if matches!(proved, Ok(Ok(false))) {
@@ -43,17 +41,10 @@ impl session_keeper::Session for Session {
             if self.certain(now()).is_zero() {
                 return;
             }
-            if now().since(looked) >= LOOK {
-                looked = now();
-                if keeper.is_gone() {
-                    return;
-                }
-            }
             tokio::select! {
                 () = sleep(every.min(LOOK)) => {}
                 () = self.lost() => return,
                 () = self.ends() => return,
-                () = keeper.closed() => return,
             }
         }
     }
