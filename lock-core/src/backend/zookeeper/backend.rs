@@ -139,10 +139,8 @@ impl Backend for ZooKeeper {
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
-        self.processes.attach(process, listener, background, || {
-            let (config, background) = (Arc::clone(&self.config), background.cloned());
-            Servers { config, promised: self.session, background }
-        });
+        let servers = || Servers { config: Arc::clone(&self.config), promised: self.session };
+        self.processes.attach(process, listener, background, servers);
     }
 
     async fn changed(&self, claim: &Claim) {

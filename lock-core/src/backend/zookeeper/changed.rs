@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use zookeeper_client::{Client, Error, EventType};
 
 use super::grants::Entry;
@@ -111,8 +110,7 @@ impl Site<'_> {
             }
         };
         // This task must run on the client's runtime, because a watch that outlives the client panics.
-        let runtime = self.session.background.clone().unwrap_or_else(Handle::current);
-        runtime.spawn(copy.keep(follows));
+        self.session.background.spawn(copy.keep(follows));
     }
 }
 

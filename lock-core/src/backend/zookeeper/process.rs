@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::time::timeout;
 use zookeeper_client::SessionState;
 
@@ -28,8 +27,6 @@ pub(super) struct Servers {
     pub(super) config: Arc<Config>,
     /// The session timeout that the store promises in its capability.
     pub(super) promised: Duration,
-    /// The runtime of the library's own thread.
-    pub(super) background: Option<Handle>,
 }
 
 impl session_keeper::Session for Session {
@@ -49,8 +46,7 @@ impl session_keeper::Session for Session {
             }
         };
         let client = timeout(within, connecting).await.unwrap_or_else(|_| Err(Failure::no_answer(within)));
-        let background = servers.background.clone();
-        let session = Self::new(client.map_err(Failure::before_any_request)?, sent, background);
+        let session = Self::new(client.map_err(Failure::before_any_request)?, sent);
         if session.timeout() > promised {
             let now = session.timeout();
             let text =
@@ -95,10 +91,10 @@ impl Process {
     /// notified. Also writes the time of the grant into the node, for operators. This happens at the first renewal, so
     /// a lock that is released earlier costs no write.
     pub(super) fn watch(self: &Arc<Self>, session: &Arc<Session>, prefix: &str, directory: &str) {
-        let Some(background) = &self.servers.background else { return };
         let Ok(Some((node, untold))) = session.with(|grants| grants.watch(prefix)) else { return };
         let (process, session) = (Arc::clone(self), Arc::clone(session));
         let (prefix, path) = (prefix.to_owned(), format!("{directory}/{node}"));
+        let background = session.background.clone();
         background.spawn(async move {
             if let Some(data) = untold {
                 let sent = now();

@@ -37,7 +37,7 @@ pub(super) struct Session {
     client: Client,
     timeout: Duration,
     /// The runtime of the library's own thread.
-    pub(super) background: Option<Handle>,
+    pub(super) background: Handle,
     proof: Mutex<Proof>,
     /// Locked by the claim that requests a proof of contact with the majority.
     asking: tokio::sync::Mutex<()>,
@@ -99,14 +99,15 @@ pub(super) fn now() -> Moment {
 
 impl Session {
     /// Returns the state of a session that was requested at `sent`.
-    pub(super) fn new(client: Client, sent: Moment, background: Option<Handle>) -> Self {
+    pub(super) fn new(client: Client, sent: Moment) -> Self {
         let timeout = client.session_timeout();
         let proof = Mutex::new(Proof { majority: sent, any: sent });
         let grants = Mutex::new(Some(Grants::default()));
         Self {
             client,
             timeout,
-            background,
+            // The keeper dials on the library's own thread.
+            background: Handle::current(),
             proof,
             asking: tokio::sync::Mutex::default(),
             grants,
