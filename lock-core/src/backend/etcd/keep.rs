@@ -54,6 +54,21 @@ impl Store {
         Ok(!session.is_over())
     }
 
+    /// Sends a keep-alive for each session whose last one is older than `age` of its ttl. Returns the id of each session,
+    /// and whether it lives.
+    pub(super) async fn keep_all(
+        &self,
+        mut sessions: Vec<&Arc<Session>>,
+        age: fn(Duration) -> Duration,
+    ) -> Vec<(i64, Result<bool, Failure>)> {
+        sessions.sort_by_key(|session| session.id);
+        sessions.dedup_by_key(|session| session.id);
+        let keeps = sessions.into_iter().map(|session| -> BoxFuture<'_, _> {
+            Box::pin(async move { (session.id, self.keep(session, age(session.ttl)).await) })
+        });
+        join_all(keeps.collect()).await
+    }
+
     /// Returns whether a lease can be used for a new grant. Sends a keep-alive first if the last one is too old.
     pub(super) async fn lives(&self, lease: &Lease) -> Result<bool, Failure> {
         match lease.session() {

@@ -13,39 +13,25 @@ use crate::clock::Moment;
 /// The number of grants that are renewed at once, if each needs its own requests.
 const TOGETHER: usize = 32;
 
-/// What this process knows about a grant before it sends a request.
-enum Known {
-    /// The entries of the grant are bound to this session, whose ttl is long enough.
-    Under(Arc<Session>, Vec<Mine>),
-    Unknown,
-}
-
 impl Store {
     /// Renews a batch. Returns one answer for each grant, in the same order.
     pub(in super::super) async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Result<Renewal, Failure>> {
         let sent = now();
-        let known: Vec<Known> = batch.iter().map(|renew| self.known(renew)).collect();
-        let mut sessions: Vec<&Arc<Session>> = known.iter().filter_map(Known::session).collect();
-        sessions.sort_by_key(|session| session.id);
-        sessions.dedup_by_key(|session| session.id);
-        let keeps = sessions.iter().map(|session| -> BoxFuture<'_, _> {
-            Box::pin(async { (session.id, self.keep(session, renewed(session.ttl)).await) })
-        });
-        let kept = join_all(keeps.collect()).await;
+        let known: Vec<_> = batch.iter().map(|renew| self.known(renew)).collect();
+        let sessions = known.iter().flatten().map(|(session, _)| session).collect();
+        let kept = self.keep_all(sessions, renewed).await;
         let of =
             |session: &Session| kept.iter().find(|(id, _)| *id == session.id).map(|(_, kept)| kept.clone());
-        let answer = |(known, renew): (&Known, &Renew<'_>)| match known {
-            Known::Unknown => None,
-            Known::Under(session, mine) => {
-                match of(session).unwrap_or_else(|| Err(unexpected("an answer"))) {
-                    Err(failure) => Some(Err(failure)),
-                    Ok(false) => Some(Ok(Renewal::NotOwned)),
-                    Ok(true) if mine.iter().any(|mine| session.lacks(&mine.stored, mine.bound)) => None,
-                    Ok(true) => {
-                        self.tell(renew.claim, mine);
-                        let lease = Lease::Shared(Arc::clone(session));
-                        Some(Ok(self.renewed_on(&lease, *renew, sent, None)))
-                    }
+        let answer = |(known, renew): (&Option<(Arc<Session>, Vec<Mine>)>, &Renew<'_>)| {
+            let (session, mine) = known.as_ref()?;
+            match of(session).unwrap_or_else(|| Err(unexpected("an answer"))) {
+                Err(failure) => Some(Err(failure)),
+                Ok(false) => Some(Ok(Renewal::NotOwned)),
+                Ok(true) if mine.iter().any(|mine| session.lacks(&mine.stored, mine.bound)) => None,
+                Ok(true) => {
+                    self.tell(renew.claim, mine);
+                    let lease = Lease::Shared(Arc::clone(session));
+                    Some(Ok(self.renewed_on(&lease, *renew, sent, None)))
                 }
             }
         };
@@ -64,19 +50,13 @@ impl Store {
         answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect()
     }
 
-    fn known(&self, renew: &Renew<'_>) -> Known {
-        let ids = Self::ids(renew.claim);
-        let Some(mine) = self.entries.known(&ids).filter(|_| renew.claim.renews) else {
-            return Known::Unknown;
-        };
-        let Some(Lease::Shared(session)) = mine.first().map(|mine| mine.lease.clone()) else {
-            return Known::Unknown;
-        };
+    /// Returns the session to which the entries of a grant are bound, and the entries. Returns `None` if a request must
+    /// show it, or if the ttl of the session is too short.
+    fn known(&self, renew: &Renew<'_>) -> Option<(Arc<Session>, Vec<Mine>)> {
+        let mine = self.entries.known(&Self::ids(renew.claim)).filter(|_| renew.claim.renews)?;
+        let session = Arc::clone(mine.first()?.lease.session()?);
         let alike = mine.iter().all(|mine| mine.holds && mine.is_certain() && mine.lease.id() == session.id);
-        match alike && !session.is_retired() && session.ttl >= renew.ttl {
-            true => Known::Under(session, mine),
-            false => Known::Unknown,
-        }
+        (alike && !session.is_retired() && session.ttl >= renew.ttl).then_some((session, mine))
     }
 
     /// Renews one grant that has a separate lease, that needs another lease, or whose state is unknown.
@@ -196,15 +176,6 @@ impl Store {
         match self.keep(session, renewed(session.ttl)).await? {
             true => Ok(Some(Lease::Shared(Arc::clone(session)))),
             false => Err(failure),
-        }
-    }
-}
-
-impl Known {
-    fn session(&self) -> Option<&Arc<Session>> {
-        match self {
-            Self::Under(session, _) => Some(session),
-            Self::Unknown => None,
         }
     }
 }

@@ -9,7 +9,6 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
-use crate::backend::BoxFuture;
 use crate::backend::Claim;
 use crate::backend::etcd::entries::{Id, Lease};
 use crate::backend::etcd::error::{Failure, of_status, unexpected};
@@ -19,7 +18,6 @@ use crate::backend::etcd::link::{Events, WATCH};
 use crate::backend::etcd::proto::{WatchRequest, WatchResponse};
 use crate::backend::etcd::session::{now, oldest};
 use crate::backend::etcd::store::Store;
-use crate::backend::remote::join_all;
 use crate::backend::remote::queue_copy::{CopyUse, QueueCopy};
 use crate::key::Key;
 
@@ -141,13 +139,8 @@ impl Store {
         let (retired, fine): (Vec<_>, Vec<_>) = waiting
             .into_iter()
             .partition(|(_, mine)| mine.lease.session().is_some_and(|session| session.is_retired()));
-        let mut sessions: Vec<_> = fine.iter().filter_map(|(_, mine)| mine.lease.session()).collect();
-        sessions.sort_by_key(|session| session.id);
-        sessions.dedup_by_key(|session| session.id);
-        let keeps = sessions
-            .into_iter()
-            .map(|session| -> BoxFuture<'_, _> { Box::pin(self.keep(session, oldest(session.ttl))) });
-        for kept in join_all(keeps.collect()).await {
+        let sessions = fine.iter().filter_map(|(_, mine)| mine.lease.session()).collect();
+        for (_, kept) in self.keep_all(sessions, oldest).await {
             kept?;
         }
         for (id, mine) in retired {
