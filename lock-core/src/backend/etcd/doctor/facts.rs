@@ -13,7 +13,7 @@ pub(super) struct Facts {
     /// The alarms; `None` if the user may not read them.
     pub(super) alarms: Option<Vec<AlarmMember>>,
     pub(super) leases: Option<usize>,
-    pub(super) access: Access,
+    pub(super) config: Config,
 }
 
 /// Whether the list of the members is complete.
@@ -46,29 +46,6 @@ pub(super) enum Answer {
     Refused,
     /// The announced address of the member does not lead this client to this member.
     Elsewhere,
-}
-
-/// How this client proves its identity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
-    /// The client proves no identity.
-    Open,
-    /// The client presents a certificate. It is unknown whether etcd also has users.
-    Certificate,
-    Password,
-    /// The client sends a password without TLS.
-    PlainPassword,
-}
-
-impl Access {
-    pub(super) fn new(config: &Config) -> Self {
-        match (&config.user, &config.tls) {
-            (Some(_), Some(_)) => Self::Password,
-            (Some(_), None) => Self::PlainPassword,
-            (None, Some(files)) if files.certificate.is_some() => Self::Certificate,
-            (None, _) => Self::Open,
-        }
-    }
 }
 
 impl Member {

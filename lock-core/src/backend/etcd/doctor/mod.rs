@@ -8,7 +8,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-use self::facts::{Access, Facts};
+use self::facts::Facts;
 use super::error::{Failure, Reaction};
 use super::proto::{
     AlarmRequest, AlarmResponse, LeaseLeasesRequest, LeaseLeasesResponse, MemberListRequest,
@@ -42,7 +42,7 @@ impl Store {
             addresses,
             alarms: alarms.map(|answer| answer.alarms),
             leases: leases.map(|answer| answer.leases.len()),
-            access: Access::new(&servers.config),
+            config: servers.config.clone(),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! The rules that turn facts into findings.
 
 use super::cluster;
-use super::facts::{Access, Answer, Facts, List, Member};
+use super::facts::{Answer, Facts, List, Member};
 use crate::backend::etcd::proto::{AlarmMember, StatusResponse};
 use crate::backend::{Finding, Severity};
 
@@ -149,20 +149,22 @@ fn leases(facts: &Facts) -> Option<Finding> {
 }
 
 fn access(facts: &Facts) -> Option<Finding> {
-    let (rule, found, advice) = match facts.access {
-        Access::Open => (
+    let (rule, found, advice) = match (&facts.config.user, &facts.config.tls) {
+        // It is unknown whether etcd also has users.
+        (None, Some(files)) if files.certificate.is_some() => return None,
+        (None, _) => (
             "etcd.no_auth",
             "authentication is off: any client that reaches the cluster may delete any lock",
             "make a user for the locks as the page of the store shows, and put it into the URL of every program: one without \
              it loses its locks in the last step. Then `etcdctl user add root && etcdctl user grant-role root root`, and last \
              `etcdctl auth enable`",
         ),
-        Access::PlainPassword => (
+        (Some(_), None) => (
             "etcd.plain_text",
             "the password of the URL crosses the network in plain text",
             "start the members with `--cert-file=<pem> --key-file=<pem>`, and use `etcds://`",
         ),
-        Access::Certificate | Access::Password => return None,
+        (Some(_), Some(_)) => return None,
     };
     Some(Finding::new(Severity::Note, rule, found, advice))
 }

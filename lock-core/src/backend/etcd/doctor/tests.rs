@@ -1,8 +1,9 @@
 //! Tests the rules with facts that cause a finding, and similar facts that cause none.
 
-use super::facts::{Access, Answer, Facts, List, Member};
+use super::facts::{Answer, Facts, List, Member};
 use super::rules::{BEHIND, DEFAULT_QUOTA, FREE, FULL, LEASES, findings};
 use crate::backend::Severity;
+use crate::backend::etcd::config::Config;
 use crate::backend::etcd::proto::{AlarmMember, Header, StatusResponse};
 
 /// Returns the facts of three members without a finding.
@@ -29,8 +30,12 @@ fn healthy() -> Facts {
         addresses: 3,
         alarms: Some(Vec::new()),
         leases: Some(LEASES),
-        access: Access::Password,
+        config: config("etcds://app:s3cret@m1,m2,m3"),
     }
+}
+
+fn config(url: &str) -> Config {
+    Config::parse(url).expect(url)
 }
 
 fn first(facts: &mut Facts) -> &mut StatusResponse {
@@ -165,9 +170,10 @@ fn members_and_their_number() {
 fn access_and_what_cannot_be_read() {
     use Severity::Note;
     check(&[
-        (|facts| facts.access = Access::Open, &[(Note, "etcd.no_auth", "etcdctl auth enable")]),
-        (|facts| facts.access = Access::PlainPassword, &[(Note, "etcd.plain_text", "`etcds://`")]),
-        (|facts| facts.access = Access::Certificate, &[]),
+        (|facts| facts.config = config("etcd://m1"), &[(Note, "etcd.no_auth", "etcdctl auth enable")]),
+        (|facts| facts.config = config("etcd://app:s3cret@m1"), &[(Note, "etcd.plain_text", "`etcds://`")]),
+        (|facts| facts.config = config("etcds://m1?ca=/a.pem"), &[(Note, "etcd.no_auth", "")]),
+        (|facts| facts.config = config("etcds://m1?cert=/c.pem&key=/k.pem"), &[]),
         (|facts| facts.leases = Some(LEASES + 1), &[(Note, "etcd.leases", "10001 leases")]),
         (|facts| facts.leases = None, &[(Note, "etcd.unread", "may not read the leases")]),
         (|facts| facts.alarms = None, &[(Note, "etcd.unread", "`etcdctl user grant-role <user> root`")]),

@@ -4,26 +4,20 @@ use std::time::Duration;
 
 use zookeeper_client::Acl;
 
-use crate::backend::zookeeper::config::{Auth, Config};
+use crate::backend::zookeeper::config::Config;
 
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
-    /// The directory of the locks.
-    pub(super) base: String,
-    /// The session timeout that the URL requests.
-    pub(super) asked: Duration,
+    pub(super) config: Config,
     /// The session timeout that the servers granted.
     pub(super) given: Duration,
-    pub(super) timeout: Duration,
     /// The ensemble; `None` if it could not be read.
     pub(super) ensemble: Option<Ensemble>,
-    /// The number of nodes in `base`.
+    /// The number of nodes in the directory of the locks.
     pub(super) children: i32,
-    /// The access control list of `base`; empty if it was not read.
+    /// The access control list of the directory of the locks; empty if it was not read.
     pub(super) acl: Vec<Acl>,
     pub(super) quotas: Vec<Quota>,
-    pub(super) access: Access,
-    pub(super) hosts: String,
     /// The number of addresses to which the URL leads.
     pub(super) addresses: usize,
     /// The servers of the URL that do not answer, each with the reason.
@@ -95,19 +89,5 @@ impl Quota {
             nodes: of("count", "countHardLimit"),
             bytes: of("bytes", "byteHardLimit"),
         }
-    }
-}
-
-/// How the user of the URL is authenticated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Access {
-    /// The way of authentication; `None` without a user.
-    pub(super) auth: Option<Auth>,
-    pub(super) tls: bool,
-}
-
-impl Access {
-    pub(super) fn new(config: &Config) -> Self {
-        Self { auth: config.credentials.as_ref().map(|_| config.auth), tls: config.files.is_some() }
     }
 }

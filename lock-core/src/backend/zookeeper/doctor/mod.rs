@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use zookeeper_client::{Client, Error};
 
-use self::facts::{Access, Ensemble, Facts, Quota};
+use self::facts::{Ensemble, Facts, Quota};
 use super::config::{Config, address};
 use super::error::Failure;
 use super::store::ZooKeeper;
@@ -43,16 +43,12 @@ impl ZooKeeper {
         let children = answers.1?.map_or(0, |stat| stat.num_children);
         let acl = readable(answers.2, &config.base, &mut unread)?.map(|(acl, _)| acl).unwrap_or_default();
         Ok(Facts {
-            base: config.base.clone(),
-            asked: config.session_timeout,
             given: session.timeout(),
-            timeout: config.timeout,
             quotas: quotas(client, &config.base, &mut unread).await?,
             ensemble,
             children,
             acl,
-            access: Access::new(config),
-            hosts: config.hosts(),
+            config: Config::clone(config),
             addresses: 0,
             silent: Vec::new(),
             unread,

@@ -70,17 +70,17 @@ fn unnamed(facts: &Facts, ensemble: &Ensemble) -> Option<Finding> {
     let found = format!(
         "the URL leads to {addresses} of {all} servers: without those this process has no locks, however many others work"
     );
-    let advice = format!("name all servers in the URL, `{},<host>:<port>`", facts.hosts);
+    let advice = format!("name all servers in the URL, `{},<host>:<port>`", facts.config.hosts());
     (addresses < all).then(|| Finding::new(Severity::Note, "zookeeper.unnamed", found, advice))
 }
 
 fn session_timeout(facts: &Facts) -> Option<Finding> {
-    let (asked, given) = (facts.asked.as_millis(), facts.given.as_millis());
+    let session = facts.config.session_timeout;
+    let (asked, given) = (session.as_millis(), facts.given.as_millis());
     if asked == given {
         return None;
     }
-    let gave =
-        format!("the servers give sessions of {:?}, and the URL asks for {:?}", facts.given, facts.asked);
+    let gave = format!("the servers give sessions of {:?}, and the URL asks for {session:?}", facts.given);
     let (severity, found, setting) = if given < asked {
         let lost = facts.given / 2;
         (Severity::Warning, format!("{gave}: an outage of {lost:?} ends every lock"), "maxSessionTimeout")
@@ -98,24 +98,24 @@ fn timeout(facts: &Facts) -> Option<Finding> {
     let half = facts.given / 2;
     let found = format!(
         "a call ends after {:?}, and a silent server may be left after {half:?}: a `fair` waiter may lose its place then",
-        facts.timeout
+        facts.config.timeout
     );
     let advice = format!("`?timeout={}ms` in the URL", half.as_millis());
-    (facts.timeout < half).then(|| Finding::new(Severity::Note, "zookeeper.timeout", found, advice))
+    (facts.config.timeout < half).then(|| Finding::new(Severity::Note, "zookeeper.timeout", found, advice))
 }
 
 fn open_base(facts: &Facts) -> Option<Finding> {
-    let auth = facts.access.auth?;
+    facts.config.credentials.as_ref()?;
     let risky = Permission::CREATE | Permission::DELETE | Permission::ADMIN;
     let of_all = |acl: &&Acl| acl.scheme() == "world" && acl.id() == "anyone";
     let open = facts.acl.iter().filter(of_all).map(|acl| acl.permission() & risky);
     let open = open.fold(Permission::NONE, |all, one| all | one);
-    let base = &facts.base;
+    let base = &facts.config.base;
     let found = format!(
         "the URL names a user, and all users have {open} on {base}: another user can make the directory of a key, and \
          then delete its locks"
     );
-    let advice = match auth {
+    let advice = match facts.config.auth {
         Auth::Digest => {
             format!("in `zkCli.sh`, `addauth digest <user>:<password>`, then `setAcl -R {base} auth::cdrwa`")
         }
@@ -126,7 +126,7 @@ fn open_base(facts: &Facts) -> Option<Finding> {
 }
 
 fn children(facts: &Facts) -> Option<Finding> {
-    let (count, base) = (facts.children, &facts.base);
+    let (count, base) = (facts.children, &facts.config.base);
     let found = format!(
         "{base} has {count} directories of keys: a list of all locks asks for each, and its names must fit into one answer"
     );
@@ -159,23 +159,23 @@ fn limit(quota: &Quota, what: &str, limits: &Limits) -> Option<Finding> {
 }
 
 fn access(facts: &Facts) -> Option<Finding> {
-    let (rule, found, advice) = match (facts.access.auth, facts.access.tls) {
+    let (rule, found, advice) = match (&facts.config.credentials, &facts.config.files) {
         (None, _) => (
             "zookeeper.no_user",
             "the URL names no user, so any client may delete any lock",
             "name one, `zookeeper://<user>:<password>@<host>`, in all programs that share the locks",
         ),
-        (Some(Auth::Digest), false) => (
+        (Some(_), None) => (
             "zookeeper.plain_text",
-            "the password of the URL crosses the network in plain text",
+            match facts.config.auth {
+                Auth::Digest => "the password of the URL crosses the network in plain text",
+                Auth::Sasl => {
+                    "the locks cross the network in plain text, and so does a hash from which a weak password can be guessed"
+                }
+            },
             "set a `secureClientPort` on the servers, and use `zookeepers://`",
         ),
-        (Some(Auth::Sasl), false) => (
-            "zookeeper.plain_text",
-            "the locks cross the network in plain text, and so does a hash from which a weak password can be guessed",
-            "set a `secureClientPort` on the servers, and use `zookeepers://`",
-        ),
-        (Some(_), true) => return None,
+        (Some(_), Some(_)) => return None,
     };
     Some(Finding::new(Severity::Note, rule, found, advice))
 }

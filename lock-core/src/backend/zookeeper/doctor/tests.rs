@@ -4,24 +4,20 @@ use std::time::Duration;
 
 use zookeeper_client::{Acl, AuthId, Permission};
 
-use super::facts::{Access, Ensemble, Facts, Limits, Quota};
+use super::facts::{Ensemble, Facts, Limits, Quota};
 use super::rules::{CHILDREN, findings};
 use crate::backend::Severity::{self, Note, Warning};
-use crate::backend::zookeeper::config::Auth;
+use crate::backend::zookeeper::config::{Auth, Config};
 
 /// Returns the facts of three servers without a finding.
 fn healthy() -> Facts {
     Facts {
-        base: "/locks".to_owned(),
-        asked: Duration::from_secs(10),
+        config: Config::parse("zookeepers://app:s3cret@a,b,c").expect("a URL"),
         given: Duration::from_secs(10),
-        timeout: Duration::from_secs(5),
         ensemble: Some(Ensemble { voters: 3, is_plain: true }),
         children: CHILDREN,
         acl: vec![Acl::new(Permission::ALL, AuthId::new("digest", "app:hash"))],
         quotas: Vec::new(),
-        access: Access { auth: Some(Auth::Digest), tls: true },
-        hosts: "a:2181,b:2181,c:2181".to_owned(),
         addresses: 3,
         silent: Vec::new(),
         unread: Vec::new(),
@@ -79,15 +75,15 @@ fn servers_and_sessions() {
         (|facts| facts.ensemble = None, None),
         (|facts| facts.addresses = 2, Some((Note, "zookeeper.unnamed", "leads to 2 of 3 servers"))),
         (
-            |facts| facts.asked = Duration::from_secs(60),
+            |facts| facts.config.session_timeout = Duration::from_secs(60),
             Some((Warning, "zookeeper.session_timeout", "`maxSessionTimeout=60000`")),
         ),
         (
-            |facts| facts.asked = Duration::from_secs(2),
+            |facts| facts.config.session_timeout = Duration::from_secs(2),
             Some((Note, "zookeeper.session_timeout", "`minSessionTimeout=2000`")),
         ),
         (
-            |facts| facts.timeout = Duration::from_millis(4_999),
+            |facts| facts.config.timeout = Duration::from_millis(4_999),
             Some((Note, "zookeeper.timeout", "`?timeout=5000ms`")),
         ),
     ]);
@@ -115,7 +111,7 @@ fn nodes_and_users() {
         (
             |facts| {
                 open(facts, Permission::ALL);
-                facts.access.auth = Some(Auth::Sasl);
+                facts.config.auth = Auth::Sasl;
             },
             Some((Warning, "zookeeper.open_base", "`setAcl -R /locks sasl:<user>:cdrwa`")),
         ),
@@ -123,11 +119,11 @@ fn nodes_and_users() {
         (
             |facts| {
                 open(facts, Permission::ALL);
-                facts.access.auth = None;
+                facts.config.credentials = None;
             },
             Some((Note, "zookeeper.no_user", "any client may delete any lock")),
         ),
-        (|facts| facts.access.tls = false, Some((Note, "zookeeper.plain_text", "`zookeepers://`"))),
+        (|facts| facts.config.files = None, Some((Note, "zookeeper.plain_text", "`zookeepers://`"))),
         (
             |facts| facts.unread.push("/zookeeper/config".to_owned()),
             Some((
