@@ -5,24 +5,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
 
-use super::Failure;
+use super::{Failure, race};
+use crate::backend::BoxFuture;
 use crate::error::LockErrorKind;
-
-#[cfg(feature = "zookeeper")]
-pub(crate) async fn connect<R: Default>(host: &str, port: u16) -> Result<TcpStream, Failure<R>> {
-    let stream = connect_to_any(host, port).await.map_err(|error| unreachable(&error))?;
-    ready(stream)
-}
 
 /// Connects to one address of a host.
 pub(crate) async fn connect_to<R: Default>(address: SocketAddr) -> Result<TcpStream, Failure<R>> {
-    ready(TcpStream::connect(address).await.map_err(|error| unreachable(&error))?)
-}
-
-fn ready<R: Default>(stream: TcpStream) -> Result<TcpStream, Failure<R>> {
+    let stream = TcpStream::connect(address).await.map_err(|error| unreachable(&error))?;
     // Nagle's algorithm would delay a small packet until the previous packet is acknowledged.
     stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
     // A dropped connection must not deliver a request after the last repetition of the release that undoes the request.
@@ -46,33 +36,13 @@ pub(crate) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAdd
     Ok(addresses)
 }
 
-/// Connects to any address of a host.
-pub(crate) async fn connect_to_any(host: &str, port: u16) -> io::Result<TcpStream> {
-    let addresses = addresses(host, port).await?;
-    match addresses[..] {
-        [only] => TcpStream::connect(only).await,
-        _ => connect_to_first(addresses).await,
-    }
-}
-
-/// Connects to the first of these addresses that accepts the connection. Each address is tried when the previous one
-/// has failed or when [`HEAD_START`] has passed, because a dead server may not answer at all.
-async fn connect_to_first(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
-    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    // The set is dropped with this function, which ends the other attempts.
-    let (mut attempts, mut addresses) = (JoinSet::new(), addresses.into_iter().peekable());
-    loop {
-        if let Some(address) = addresses.next() {
-            attempts.spawn(TcpStream::connect(address));
-        }
-        let head_start = if addresses.peek().is_some() { HEAD_START } else { Duration::MAX };
-        match timeout(head_start, attempts.join_next()).await {
-            Ok(Some(Ok(Ok(stream)))) => return Ok(stream),
-            Ok(Some(Ok(Err(error)))) => failed = error,
-            Ok(None) => return Err(failed),
-            Ok(Some(Err(_))) | Err(_) => {}
-        }
-    }
+/// Connects to the first address of a host that accepts the connection.
+pub(crate) async fn connect<R: Default + Send>(host: &str, port: u16) -> Result<TcpStream, Failure<R>> {
+    let addresses = addresses(host, port).await.map_err(|error| unreachable(&error))?;
+    let attempts = addresses.into_iter().map(|address| -> BoxFuture<'_, _> { Box::pin(connect_to(address)) });
+    let no_address = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let outcome = race::first(attempts.collect(), HEAD_START).await;
+    outcome.unwrap_or_else(|| Err(unreachable(&no_address())))
 }
 
 /// How long the kernel retransmits bytes that the server does not acknowledge. Without this limit the kernel would keep
@@ -108,11 +78,13 @@ pub(crate) fn unreachable<R: Default>(error: &io::Error) -> Failure<R> {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::timeout;
 
     use super::*;
     use crate::clock::Clock;
 
     /// A name may have several addresses, as `localhost` does.
+    #[cfg(feature = "testkit")]
     #[tokio::test]
     async fn an_address_that_refuses_costs_no_time() {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
@@ -120,12 +92,17 @@ mod tests {
         let gone = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let nobody = gone.local_addr().expect("bound");
         drop(gone);
-        let connects = connect_to_first(vec![nobody, nobody, nobody, there]);
-        let stream = timeout(HEAD_START, connects).await.expect("at once").expect("it listens");
+        let connects = async |addresses: &[SocketAddr]| {
+            crate::testkit::names::lead("several-addresses.test", addresses);
+            let connects = connect::<()>("several-addresses.test", 1);
+            timeout(HEAD_START, connects).await.expect("at once")
+        };
+        let stream = connects(&[nobody, nobody, nobody, there]).await.expect("it listens");
         assert_eq!(stream.peer_addr().expect("connected"), there);
-        let error = timeout(HEAD_START, connect_to_first(vec![nobody, nobody])).await.expect("at once");
-        assert_eq!(error.expect_err("nobody listens").kind(), io::ErrorKind::ConnectionRefused);
-        assert!(connect_to_first(Vec::new()).await.is_err());
+        for (addresses, text) in [(&[nobody, nobody][..], "refused"), (&[], "the name has no address")] {
+            let failure = connects(addresses).await.expect_err("nobody listens");
+            assert!(failure.text().contains(text), "{failure:?}");
+        }
     }
 
     #[tokio::test]

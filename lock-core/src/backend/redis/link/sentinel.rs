@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use self::dial::{Answer, greet, login, patience};
+use self::dial::{Answer, greet, login, patience, silent};
 use crate::backend::redis::config::{Config, Endpoint, Sentinels};
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::remote::{Tls, socket};
@@ -239,7 +239,8 @@ async fn listen(
 ) -> bool {
     let connecting = async {
         let (host, port) = place;
-        greet(socket::connect_to_any(host, *port).await?, host, tls, login(config)).await
+        let stream = socket::connect(host, *port).await.map_err(|failure| silent(&failure))?;
+        greet(stream, host, tls, login(config)).await
     };
     let Ok(Ok((mut sentinel, _driver, mut told))) = timeout(patience(config), connecting).await else {
         return false;

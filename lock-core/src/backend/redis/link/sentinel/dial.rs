@@ -55,6 +55,11 @@ impl From<io::Error> for Answer {
     }
 }
 
+/// Returns the answer of a sentinel that could not be reached.
+pub(super) fn silent(failure: &Failure) -> Answer {
+    Answer::Silent(failure.text().to_owned())
+}
+
 pub(super) fn login(config: &Config) -> RedisConnectionInfo {
     let mut info = RedisConnectionInfo::default()
         .set_protocol(ProtocolVersion::RESP3)

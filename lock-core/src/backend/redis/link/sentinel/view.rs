@@ -6,7 +6,7 @@ use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, RedisResult};
 use tokio::time::timeout;
 
-use super::dial::{Answer, greet, login, patience};
+use super::dial::{Answer, greet, login, patience, silent};
 use crate::backend::BoxFuture;
 use crate::backend::redis::config::{Address, Config, Endpoint, Sentinels};
 use crate::backend::remote::{Tls, join_all, socket};
@@ -57,7 +57,7 @@ async fn ask(
     tls: Option<&Tls>,
     master: &str,
 ) -> Result<SentinelView, Answer> {
-    let stream = socket::connect_to_any(host, *port).await?;
+    let stream = socket::connect(host, *port).await.map_err(|failure| silent(&failure))?;
     let (mut sentinel, _driver, _) = greet(stream, host, tls, login(config)).await?;
     let details = details(&mut sentinel, master).await?;
     let number = |name: &str| details.get(name).and_then(|text| text.parse().ok());
