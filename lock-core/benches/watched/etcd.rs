@@ -106,7 +106,7 @@ impl Etcd {
         stream.set_nodelay(true).expect("nodelay");
         let mut drivers = JoinSet::new();
         let http2 = Http2::begin(stream, &mut drivers).await.expect("HTTP/2");
-        let origin = http2::origin("127.0.0.1", port, false).expect("a URI");
+        let origin = format!("http://127.0.0.1:{port}").parse().expect("a URI");
         let mut etcd = Self { client: Grpc::with_origin(http2, origin), lease: 0, looks, _drivers: drivers };
         let lease: Lease = etcd.ask("/etcdserverpb.Lease/LeaseGrant", LeaseGrant { ttl: TTL }).await;
         etcd.lease = lease.id;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::backend::remote::tries::CONNECT_TIMEOUT;
-use crate::backend::remote::{TlsFiles, UrlForm};
+use crate::backend::remote::{TlsFiles, UrlForm, host_port};
 use crate::error::Result;
 
 /// The form of an etcd URL, for its errors.
@@ -56,20 +56,10 @@ impl fmt::Debug for Config {
 /// Writes the members, without credentials.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, member) in self.members.iter().enumerate() {
-            write!(f, "{}{}", if at == 0 { "" } else { "," }, Member(member))?;
+        for (at, (host, port)) in self.members.iter().enumerate() {
+            write!(f, "{}{}", if at == 0 { "" } else { "," }, host_port(host, *port))?;
         }
         Ok(())
-    }
-}
-
-/// A member as `host:port`.
-pub(super) struct Member<'a>(pub(super) &'a (String, u16));
-
-impl fmt::Display for Member<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (host, port) = self.0;
-        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
     }
 }
 

@@ -46,5 +46,5 @@ pub(crate) use supervisor::Connector;
 #[cfg(all(feature = "tls", feature = "zookeeper"))]
 pub(crate) use tls::{Pem, ring_by_default};
 pub(crate) use tls::{Tls, TlsFiles};
-pub(crate) use url::UrlForm;
+pub(crate) use url::{UrlForm, host_port};
 pub(crate) use words::Words;

@@ -23,6 +23,11 @@ pub(crate) struct UrlForm {
 /// The user, the password and the rest of an authority.
 pub(crate) type Credentials<'a> = (Option<String>, Option<String>, &'a str);
 
+/// Returns `host:port`, with brackets around an IPv6 address.
+pub(crate) fn host_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
 impl UrlForm {
     /// Returns an error that says what is wrong and what is expected.
     pub(crate) fn invalid(&self, what: impl fmt::Display) -> LockError {

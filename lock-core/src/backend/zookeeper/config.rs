@@ -7,7 +7,7 @@ use zookeeper_client::{Acls, CreateMode, CreateOptions};
 
 use super::secure::Secure;
 use crate::backend::remote::tries::CONNECT_TIMEOUT;
-use crate::backend::remote::{TlsFiles, UrlForm};
+use crate::backend::remote::{TlsFiles, UrlForm, host_port};
 use crate::error::{LockError, LockErrorKind, Result};
 
 const FORM: UrlForm = UrlForm {
@@ -130,7 +130,8 @@ impl Config {
 
     /// Returns the servers, each with its port.
     pub(super) fn hosts(&self) -> String {
-        self.hosts.iter().map(address).collect::<Vec<_>>().join(",")
+        let hosts: Vec<_> = self.hosts.iter().map(|(host, port)| host_port(host, *port)).collect();
+        hosts.join(",")
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
@@ -187,10 +188,6 @@ impl Config {
         let open = self.credentials.is_none();
         mode.with_acls(if open { Acls::anyone_all() } else { Acls::creator_all() })
     }
-}
-
-pub(super) fn address((host, port): &(String, u16)) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 fn auth(value: &str) -> Result<Auth> {

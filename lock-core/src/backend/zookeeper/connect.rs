@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::time::timeout;
 use zookeeper_client::{Client, Connector, CreateMode, Error};
 
-use super::config::{Auth, Config, address};
+use super::config::{Auth, Config};
 use super::error::{Failure, failure};
 use crate::backend::BoxFuture;
-use crate::backend::remote::{join_all, socket};
+use crate::backend::remote::{host_port, join_all, socket};
 use crate::error::LockErrorKind;
 
 /// The time limit of the search for the reason why no server grants a session.
@@ -39,8 +39,11 @@ impl Config {
     /// TLS no address is added, because a certificate is issued for the name.
     async fn cluster(&self) -> String {
         let protocol = if self.files.is_some() { "tcp+tls" } else { "tcp" };
-        let mut servers: Vec<_> =
-            self.hosts.iter().map(|host| format!("{protocol}://{}", address(host))).collect();
+        let mut servers: Vec<_> = self
+            .hosts
+            .iter()
+            .map(|(host, port)| format!("{protocol}://{}", host_port(host, *port)))
+            .collect();
         if self.files.is_none() {
             for (host, port) in &self.hosts {
                 // If a name is not found, the client library reports that.
@@ -115,7 +118,7 @@ impl Config {
         match seen.min_by_key(|(seen, _)| seen.is_err()) {
             // With a single server, the error already contains its name.
             Some((Ok(failure) | Err(failure), _)) if self.hosts.len() == 1 => failure,
-            Some((Ok(failure) | Err(failure), place)) => failure.naming(address(place)),
+            Some((Ok(failure) | Err(failure), (host, port))) => failure.naming(host_port(host, *port)),
             None => failure(&Error::NoHosts),
         }
     }

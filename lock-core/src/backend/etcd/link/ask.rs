@@ -8,14 +8,12 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::connection::Connection;
-use super::dial::{begin, status};
-use super::http2::origin;
+use super::dial::{begin, origin, status};
 use super::members::Members;
 use crate::backend::BoxFuture;
-use crate::backend::etcd::config::Member;
 use crate::backend::etcd::error::{Failure, unexpected};
 use crate::backend::etcd::proto::StatusResponse;
-use crate::backend::remote::{join_all, socket};
+use crate::backend::remote::{host_port, join_all, socket};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
@@ -41,7 +39,7 @@ pub(crate) async fn places(hosts: &[(String, u16)], limit: Duration) -> Vec<Plac
             let found = found.await.unwrap_or_default();
             let alone = found.len() == 1;
             let name = |address: SocketAddr| match alone {
-                true => Member(&server).to_string(),
+                true => host_port(&server.0, server.1),
                 false => address.to_string(),
             };
             let place = |address| Place { host: server.0.clone(), address, name: name(address) };

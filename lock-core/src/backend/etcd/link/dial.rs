@@ -5,18 +5,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Uri;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::connection::Connection;
-use super::http2::{Http2, origin};
+use super::http2::Http2;
 use super::members::Members;
 use crate::backend::BoxFuture;
-use crate::backend::etcd::config::Member;
 use crate::backend::etcd::error::{Failure, Reaction, unexpected};
 use crate::backend::etcd::proto::{RangeRequest, RangeResponse, StatusRequest, StatusResponse};
-use crate::backend::remote::{race, socket};
+use crate::backend::remote::{host_port, race, socket};
 use crate::error::LockErrorKind;
 
 /// A connection and the tasks that drive it.
@@ -33,12 +33,12 @@ pub(crate) async fn dial(members: &Members, limit: Duration) -> Result<Session, 
     let config = &members.config;
     let (count, first) = (config.members.len(), fastrand::usize(..config.members.len().max(1)));
     let attempt = |number: usize| -> BoxFuture<'_, Result<Session, Failure>> {
-        let member = &config.members[(first + number) % count];
+        let member @ (host, port) = &config.members[(first + number) % count];
         Box::pin(async move {
             let dialled = timeout(limit, dial_one(members, member)).await;
             let dialled = dialled.unwrap_or_else(|_| Err(out_of_time(limit)));
             // No request of a caller was sent yet, so no request can have been executed.
-            dialled.map_err(|failure| failure.naming(Member(member)).before_any_request())
+            dialled.map_err(|failure| failure.naming(host_port(host, *port)).before_any_request())
         })
     };
     // Usually the first member answers within its head start.
@@ -93,6 +93,12 @@ async fn dial_at(
     // counted from a read over the previous connection.
     linearizable_read(&connection).await?;
     Ok(Session { connection: Arc::new(connection), drivers })
+}
+
+/// Returns the scheme and the authority of requests to a server.
+pub(super) fn origin(host: &str, port: u16, tls: bool) -> Option<Uri> {
+    let scheme = if tls { "https" } else { "http" };
+    format!("{scheme}://{}", host_port(host, port)).parse().ok()
 }
 
 /// Connects to `address`, and begins HTTP/2 with the server under the name `host`. Adds a task to `drivers`.

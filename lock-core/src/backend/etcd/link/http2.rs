@@ -7,7 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use http::{Request, Response, Uri};
+use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -64,11 +64,4 @@ impl tower_service::Service<Request<Body>> for Http2 {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         Box::pin(self.sender.send_request(request))
     }
-}
-
-/// Returns the scheme and the authority of requests to a server.
-pub(super) fn origin(host: &str, port: u16, tls: bool) -> Option<Uri> {
-    let scheme = if tls { "https" } else { "http" };
-    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    format!("{scheme}://{host}:{port}").parse().ok()
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::backend::remote::host_port;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Host {
     Tcp {
@@ -34,8 +36,7 @@ impl Address {
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Tcp { host, port } => f.write_str(&host_port(host, *port)),
             Self::Unix { directory, port } => write!(f, "{}:{port}", directory.display()),
         }
     }

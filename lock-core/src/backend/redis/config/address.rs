@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::backend::remote::host_port;
+
 /// The host and the port of a server.
 pub(crate) type Endpoint = (String, u16);
 
@@ -40,17 +42,12 @@ impl Address {
         };
         one.into_iter().chain(more.iter().map(|(host, _)| host.as_str()))
     }
-
-    fn tcp(host: &str, port: u16) -> Self {
-        Self::Tcp { host: host.to_owned(), port }
-    }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Tcp { host, port } => f.write_str(&host_port(host, *port)),
             Self::Unix(path) => path.display().fmt(f),
             Self::Sentinel(sentinels) => {
                 write!(f, "{} (by the sentinels {})", sentinels.master, listed(&sentinels.places))
@@ -61,6 +58,6 @@ impl fmt::Display for Address {
 }
 
 fn listed(places: &[Endpoint]) -> String {
-    let places: Vec<_> = places.iter().map(|(host, port)| Address::tcp(host, *port).to_string()).collect();
+    let places: Vec<_> = places.iter().map(|(host, port)| host_port(host, *port)).collect();
     places.join(", ")
 }

@@ -13,10 +13,10 @@ use tokio::time::timeout;
 use zookeeper_client::{Client, Error};
 
 use self::facts::{Ensemble, Facts, Quota};
-use super::config::{Config, address};
+use super::config::Config;
 use super::error::Failure;
 use super::store::ZooKeeper;
-use crate::backend::remote::{join_all, socket};
+use crate::backend::remote::{host_port, join_all, socket};
 use crate::backend::{BoxFuture, Finding};
 use crate::error::{LockErrorKind, Result};
 
@@ -113,7 +113,7 @@ impl Config {
             Box::pin(async move {
                 let answer = timeout(self.timeout, self.answers(place)).await;
                 let answer = answer.unwrap_or_else(|_| Err(Failure::no_answer(self.timeout)));
-                answer.err().map(|failure| (address(place), failure.text().to_owned()))
+                answer.err().map(|failure| (host_port(&place.0, place.1), failure.text().to_owned()))
             })
         });
         join_all(looks.collect()).await.into_iter().flatten().collect()
