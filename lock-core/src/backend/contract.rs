@@ -169,7 +169,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Turns the exclusive grant of `claim` into a shared grant of the same owner, with a lease of the claim's ttl.
     /// Serves the queued claims that can share the key. From then on the claim is [`Mode::Shared`]. A repeated call
-    /// with that mode returns the same answer.
+    /// with that mode returns the same answer. Only a claim of one key and of [`Kind::Write`](crate::Kind::Write) is
+    /// downgraded.
     fn downgrade(&self, claim: &Claim) -> impl Future<Output = Renewal> + Send {
         let error = unsupported("this store has no shared locks").with_key(&claim.key);
         std::future::ready(Renewal::Unknown(error))

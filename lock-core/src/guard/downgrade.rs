@@ -58,6 +58,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
         Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&lease.claim().key))
     };
     lease.check()?;
+    // A lock of several keys never has this kind.
     if lease.options.kind != Kind::Write {
         return refused("only a write lock can be turned into a read lock");
     }

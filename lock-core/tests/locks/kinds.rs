@@ -382,5 +382,7 @@ async fn several_keys_have_no_readers_beside_them() {
             assert!(locks.read(key).try_acquire().await.unwrap().is_none());
             assert_eq!(writer.release().await.unwrap(), lock_core::Released::Released);
         }
+        let refused = request.acquire().await.unwrap().downgrade().await.unwrap_err();
+        assert_eq!(refused.kind(), LockErrorKind::InvalidRequest, "{refused}");
     }
 }

@@ -231,10 +231,6 @@ impl Backend for Etcd {
     }
 
     async fn downgrade(&self, claim: &Claim) -> Renewal {
-        if !claim.more.is_empty() {
-            let detail = "a lock of several keys has no shared mode";
-            return Renewal::Unknown(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key));
-        }
         let call = self.store.downgrade(claim);
         let answer = self.within(&claim.key, deadline::of_call(self.config().timeout, claim.ttl), call).await;
         answer.unwrap_or_else(Renewal::Unknown)

@@ -65,12 +65,6 @@ impl Backend for Memory {
 
     async fn downgrade(&self, claim: &Claim) -> Renewal {
         let now = Clock::Tokio.now();
-        if !claim.more.is_empty() {
-            let detail = "a claim of several keys is exclusive and cannot be turned into a shared one";
-            return Renewal::Unknown(
-                LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&claim.key),
-            );
-        }
         match self.with(&claim.key, now, |entry| entry.downgrade(claim, now)) {
             Some(Ok(Some(waiters))) => {
                 Renewal::Renewed { sent: now, lease: claim.ttl, waiters: Some(waiters) }

@@ -169,11 +169,6 @@ impl Backend for Postgres {
     }
 
     async fn downgrade(&self, claim: &Claim) -> Renewal {
-        if !claim.more.is_empty() {
-            let detail = "a lock of several keys has no shared mode";
-            let error = LockError::new(LockErrorKind::Unsupported, detail);
-            return Renewal::Unknown(error.with_key(&claim.key));
-        }
         let answer =
             self.server.for_key(&claim.key, self.deadline(claim.ttl), self.server.downgrade(claim)).await;
         answer.unwrap_or_else(Renewal::Unknown)

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use super::cluster::Router;
-use super::command::{Server, has_shared_mode};
+use super::command::Server;
 use super::config::{Address, Config};
 use super::error::Failure;
 use super::keyspace::supported;
@@ -254,9 +254,6 @@ impl Backend for Redis {
     }
 
     async fn downgrade(&self, claim: &Claim) -> Renewal {
-        if let Err(error) = has_shared_mode(claim) {
-            return Renewal::Unknown(error);
-        }
         let deadline = self.config().deadline(claim.ttl);
         let answer =
             self.run_on(&claim.key, deadline, |server| async move { server.downgrade(claim).await }).await;

@@ -17,7 +17,7 @@ use crate::backend::remote::deadline;
 use crate::backend::remote::session_keeper::Session as _;
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Finding, GrantId, LeaseScope, Listed,
-    Listener, LockInfo, Mode, Ping, Released, Renew, Renewal, Waiting,
+    Listener, LockInfo, Ping, Released, Renew, Renewal, Waiting,
 };
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::key::Key;
@@ -92,15 +92,6 @@ impl Backend for ZooKeeper {
     }
 
     async fn downgrade(&self, claim: &Claim) -> Renewal {
-        let unfit = match claim.mode {
-            Mode::Permit { .. } => Some("a permit of a semaphore has no shared mode"),
-            _ if !claim.more.is_empty() => Some("a lock of several keys has no shared mode"),
-            _ => None,
-        };
-        if let Some(detail) = unfit {
-            let error = LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&claim.key);
-            return Renewal::Unknown(error);
-        }
         let (Ok(process), deadline) =
             (self.processes.attached(claim), deadline::of_call(self.config.timeout, claim.ttl))
         else {

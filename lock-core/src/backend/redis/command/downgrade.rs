@@ -9,7 +9,6 @@ use crate::backend::redis::link::Role;
 use crate::backend::redis::scripts::Script;
 use crate::backend::redis::units::millis;
 use crate::backend::{Claim, Renewal};
-use crate::error::{LockError, LockErrorKind, Result as LockResult};
 
 impl<R: Role> Server<R> {
     /// Turns the exclusive grant of a claim of one key into a shared one.
@@ -33,13 +32,4 @@ impl<R: Role> Server<R> {
             _ => Err(reply.unexpected()),
         }
     }
-}
-
-/// Returns an error if the claim has several keys, which cannot be downgraded. Does no I/O.
-pub(crate) fn has_shared_mode(claim: &Claim) -> LockResult<()> {
-    if claim.more.is_empty() {
-        return Ok(());
-    }
-    let detail = "a lock of several keys has no shared mode";
-    Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key))
 }

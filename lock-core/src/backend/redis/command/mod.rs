@@ -13,6 +13,5 @@ pub(crate) mod reply;
 mod server;
 
 pub(crate) use acquire::{FenceOf, is_plain};
-pub(crate) use downgrade::has_shared_mode;
 pub(crate) use renew::{PER_SCRIPT, Verdict};
 pub(crate) use server::Server;

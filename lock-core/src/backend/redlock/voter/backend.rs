@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use super::refusal::Refusal;
 use super::role::VoterRole;
 use super::state::VoterState;
-use crate::backend::redis::command::{Server, has_shared_mode};
+use crate::backend::redis::command::Server;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::keyspace::supported;
 use crate::backend::redis::link::PING_KEY;
@@ -116,9 +116,6 @@ impl Backend for Voter {
     }
 
     async fn downgrade(&self, claim: &Claim) -> Renewal {
-        if let Err(error) = has_shared_mode(claim) {
-            return Renewal::Unknown(error);
-        }
         let deadline = self.server.deadline(claim.ttl);
         let answer = self.within(deadline, &claim.key, self.server.downgrade(claim)).await;
         answer.unwrap_or_else(Renewal::Unknown)
