@@ -27,33 +27,28 @@ impl<R: Role> Server<R> {
         // The script needs no time limit. A late release does no harm, because it releases only a grant of this owner,
         // and no owner is granted twice.
         let connection = self.connections.get().await?;
-        let (script, command) = match keep_for.filter(|keep| !keep.is_zero()) {
-            None => (Script::Release, free(&connection, claim)),
-            Some(keep) => (Script::Keep, retain(&connection, claim, keep)),
-        };
-        read(connection.run(script, &command).await)
+        let keep_for = keep_for.filter(|keep| !keep.is_zero());
+        read(connection.run(Script::Release, &command(&connection, claim, keep_for)).await)
     }
 }
 
-fn free<S: SessionState>(connection: &Connection<S>, claim: &Claim) -> Cmd {
-    let mut command = call(connection, Script::Release, claim);
+fn command<S: SessionState>(connection: &Connection<S>, claim: &Claim, keep_for: Option<Duration>) -> Cmd {
+    let mut command = connection.scripts.call(Script::Release, claim.keys().map(Key::as_str), 6, 64);
     command.arg(&unmarked(&claim.owner.token())[..]);
+    let needs_value = needs_value(claim);
     // Without these arguments, the script runs its short path.
-    if needs_value(claim) || !claim.more.is_empty() || claim.own_fence().is_some() {
-        details(&mut command, claim);
+    if needs_value || !claim.more.is_empty() || claim.own_fence().is_some() || keep_for.is_some() {
+        command.arg(&*code(claim));
+        match needs_value {
+            false => command.arg(""),
+            true => command.arg(claim.record.to_value(&claim.owner.token())),
+        };
+        // The last fencing token that this process issued to a holder. The next owner gets a larger one (protocol.md,
+        // ReleaseRaises).
+        command.arg(claim.own_fence().map_or(0, FencingToken::get)).arg(millis(fence_ttl(claim.ttl)));
+        command.arg(keep_for.map_or(0, millis));
     }
     command
-}
-
-fn retain<S: SessionState>(connection: &Connection<S>, claim: &Claim, keep: Duration) -> Cmd {
-    let mut command = call(connection, Script::Keep, claim);
-    command.arg(claim.owner.token().as_str()).arg(millis(keep));
-    details(&mut command, claim);
-    command
-}
-
-fn call<S: SessionState>(connection: &Connection<S>, script: Script, claim: &Claim) -> Cmd {
-    connection.scripts.call(script, claim.keys().map(Key::as_str), 6, 64)
 }
 
 /// Returns the beginning of an exclusive grant's value while no claim waits: the owner token and a space. The space
@@ -62,17 +57,6 @@ pub(crate) fn unmarked(token: &OwnerToken) -> [u8; Owner::TOKEN_LEN + 1] {
     let mut head = [b' '; Owner::TOKEN_LEN + 1];
     head[..Owner::TOKEN_LEN].copy_from_slice(token.as_str().as_bytes());
     head
-}
-
-fn details(command: &mut Cmd, claim: &Claim) {
-    command.arg(&*code(claim));
-    match needs_value(claim) {
-        false => command.arg(""),
-        true => command.arg(claim.record.to_value(&claim.owner.token())),
-    };
-    // The last fencing token that this process issued to a holder. The next owner gets a larger one (protocol.md,
-    // ReleaseRaises).
-    command.arg(claim.own_fence().map_or(0, FencingToken::get)).arg(millis(fence_ttl(claim.ttl)));
 }
 
 /// Returns whether the scripts need the whole stored value to find the grant, because the owner may be one of several

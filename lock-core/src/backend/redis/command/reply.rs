@@ -78,7 +78,7 @@ pub(crate) fn held(rest: &[Value], sent: Moment, queued: bool) -> Held {
     let queued = number(5).map_or(queued, |queued| queued == 1);
     let holder = value.and_then(record);
     let is_held = matches!(rest.get(1), Some(Value::BulkString(value)) if !value.is_empty());
-    // A release that keeps the key replaces the token at the beginning of the value with zeros; see keep.lua.
+    // A release that keeps the key replaces the token at the beginning of the value with zeros: see release_queued.lua.
     let kept = holder.is_some() && value.is_some_and(|value| value.starts_with(NO_TOKEN));
     Held {
         // -1 means that the key has no expiry: it is a lock of another library.

@@ -248,7 +248,7 @@ function Lock.members(lock, member, each)
   return count
 end
 
--- Returns whether the owner has released the lock with keep.lua, so that the key stays locked.
+-- Returns whether the owner has released the lock in such a way that the key stays locked.
 function Lock.kept(lock, token, value)
   local mark = ' kept=' .. token
   if lock.mode == 'x' then

@@ -1,15 +1,18 @@
 -- Releases a lock if the owner holds it, and serves the next waiter. If the owner waits, the script removes its queue
 -- entry. Half of the calls on the hot path are releases, so if no claim waits, the script only compares and deletes.
+-- On request, the key stays locked for a while. For example, a job that ends early must not run again on another
+-- machine.
 --
 -- KEYS     the lock, or all locks of one grant
 -- ARGV     1  owner token, 48 characters, and a space: the beginning of the stored value while it has no mark
---          2 to 5 are absent unless the grant needs one of them:
+--          2 to 6 are absent unless the grant needs one of them:
 --          2  mode: `x`, `s`, `p<of>` or `p<of>x<n>`
 --          3  the stored value, if the grant is not exclusive or may have been downgraded; otherwise ""
 --          4  the last fencing token of this grant that its process made itself; "0": none
 --          5  how long to remember that token, in ms
--- Returns  1 released, 0 no owner holds the lock, -1 another owner holds it. If a queue entry was removed, the answer
---          is 0 or -1. For several locks, the answer is the smallest of these
+--          6  how long to keep the key locked, in ms; "0": the key is freed
+-- Returns  1 released or kept, 0 no owner holds the lock, -1 another owner holds it. If a queue entry was removed, the
+--          answer is 0 or -1. For several locks, the answer is the smallest of these
 -- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, MARK, MARK_AT, WAITER_LEASE, WAITER_LEASE_TEXT: see lib.lua
 --
 -- Atomic because the lock may expire and be acquired by another owner between the read and DEL, and because the next

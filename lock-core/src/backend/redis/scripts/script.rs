@@ -16,7 +16,6 @@ pub(crate) enum Script {
     Fence,
     Renew,
     Release,
-    Keep,
     Downgrade,
     Latch,
     List,
@@ -42,7 +41,6 @@ static SOURCES: [Source; Script::ALL.len()] = [
     script!("fence.lua"),
     script!("renew.lua"; "renew_shared.lua"),
     script!("release.lua"; "release_queued.lua"),
-    script!("keep.lua"),
     script!("downgrade.lua"),
     script!("latch.lua"),
     script!("list.lua"),
@@ -53,14 +51,13 @@ static SOURCES: [Source; Script::ALL.len()] = [
 static CLUSTER: Source = Source::new(include_str!("cluster.lua"), &[]);
 
 impl Script {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Acquire,
         Self::AcquireAll,
         Self::Heartbeat,
         Self::Fence,
         Self::Renew,
         Self::Release,
-        Self::Keep,
         Self::Downgrade,
         Self::Latch,
         Self::List,
@@ -190,13 +187,13 @@ mod tests {
 
     #[test]
     fn the_names_are_in_order() {
-        let answers: Vec<Value> = (0..11).map(|n| Value::BulkString(vec![b'a' + n; 40])).collect();
-        let scripts = Scripts::of_answers(&answers, Keyspace::Whole).expect("eleven names");
+        let answers: Vec<Value> = (0..10).map(|n| Value::BulkString(vec![b'a' + n; 40])).collect();
+        let scripts = Scripts::of_answers(&answers, Keyspace::Whole).expect("ten names");
         let command = scripts.call(Script::Release, ["a"].into_iter(), 2, 10).get_packed_command();
         let text = String::from_utf8(command).expect("ASCII");
         let expected = format!("*4\r\n$7\r\nEVALSHA\r\n$40\r\n{}\r\n$1\r\n1\r\n$1\r\na\r\n", "f".repeat(40));
         assert_eq!(text, expected);
-        assert!(Scripts::of_answers(&answers[..10], Keyspace::Whole).is_err());
+        assert!(Scripts::of_answers(&answers[..9], Keyspace::Whole).is_err());
     }
 
     /// If the keys were in several slots, a Cluster would refuse the call, or the script would fail midway.
