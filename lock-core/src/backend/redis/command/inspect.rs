@@ -8,7 +8,7 @@ use ::redis::{Cmd, Pipeline, Value};
 
 use super::server::Server;
 use crate::backend::redis::keyspace::is_helper;
-use crate::backend::redis::link::{self, Connection, Role, SessionState};
+use crate::backend::redis::link::{Connection, Role, SessionState, parsed};
 
 use super::renew::is_forgotten;
 use super::reply::without_permits;
@@ -135,58 +135,38 @@ fn beginning_with(prefix: &str) -> String {
     pattern
 }
 
-fn text(value: &Value) -> Option<&str> {
-    link::text(value).ok()
-}
-
 /// Reads the next cursor and the keys. Skips keys that are not valid text, because this library does not use such keys.
 fn step(answer: &Value) -> Result<(String, Vec<String>), Failure> {
-    match answer {
-        Value::Array(parts) => match &parts[..] {
-            [cursor, Value::Array(keys)] => {
-                let cursor = text(cursor).ok_or_else(|| Failure::unexpected(answer))?;
-                Ok((cursor.to_owned(), keys.iter().filter_map(text).map(str::to_owned).collect()))
-            }
-            _ => Err(Failure::unexpected(answer)),
-        },
-        _ => Err(Failure::unexpected(answer)),
-    }
+    let (cursor, keys): (String, Vec<Vec<u8>>) = parsed(answer)?;
+    Ok((cursor, keys.into_iter().filter_map(|key| String::from_utf8(key).ok()).collect()))
 }
+
+/// One lock in the answer of the script, one of its holders, and one of its waiters: see `scripts/list.lua`.
+type Lock = (String, String, Vec<Holder>, i64, i64, Vec<Waiter>);
+type Holder = (String, String, i64, i64, String);
+type Waiter = (String, String);
 
 /// Reads the answer of one script: the number of keys that it examined, and the locks.
 fn locks<R: Role>(answer: &Value) -> Result<(usize, Vec<LockInfo>), Failure> {
-    match answer {
-        Value::ServerError(error) => {
-            let failure = Failure::of_reply(error);
-            match failure.redirect() {
-                // The call fails instead of skipping the key, because a node that is cut off from its Cluster cannot
-                // report any lock.
-                Some(Redirect::Down) => Err(Redirect::Down.to_failure()),
-                _ => Err(failure),
-            }
-        }
-        Value::Array(parts) => match &parts[..] {
-            [Value::Int(looked), Value::Array(locks)] => {
-                let found = locks.iter().map(|lock| info::<R>(lock).ok_or_else(|| Failure::unexpected(lock)));
-                Ok((usize::try_from(*looked).unwrap_or(0), found.collect::<Result<_, _>>()?))
-            }
-            _ => Err(Failure::unexpected(answer)),
-        },
-        other => Err(Failure::unexpected(other)),
-    }
+    let parts = parsed::<(i64, Vec<Lock>)>(answer).map_err(|failure| match failure.redirect() {
+        // The call fails instead of skipping the key, because a node that is cut off from its Cluster cannot report any
+        // lock.
+        Some(Redirect::Down) => Redirect::Down.to_failure(),
+        _ => failure,
+    });
+    let (looked, locks) = parts?;
+    let found: Option<_> = locks.into_iter().map(info::<R>).collect();
+    Ok((usize::try_from(looked).unwrap_or(0), found.ok_or_else(|| Failure::unexpected(answer))?))
 }
 
-/// Reads one lock of the answer. Returns `None` if the value has another form.
-fn info<R: Role>(lock: &Value) -> Option<LockInfo> {
-    let Value::Array(parts) = lock else { return None };
-    let [key, mode, Value::Array(holders), Value::Int(holding), Value::Int(waiting), Value::Array(waiters)] =
-        &parts[..]
-    else {
-        return None;
-    };
-    let mode = Mode::from_code(without_permits(text(mode)?))?;
-    let holders = holders.iter().map(|value| {
-        let mut holder = holder(value)?;
+/// Reads one lock of the answer. Returns `None` if a value has another form.
+fn info<R: Role>((key, code, holders, holding, waiting, waiters): Lock) -> Option<LockInfo> {
+    let mode_of = |code: &str| Mode::from_code(without_permits(code));
+    let mode = mode_of(&code)?;
+    let holders = holders.into_iter().map(|(id, record, left, kept, granted)| {
+        let (record, left) = (OwnerRecord::from_record(&record), u64::try_from(left).ok());
+        let holder = HolderInfo::new(id.parse().ok()?, record, left.map(Duration::from_millis), kept == 1);
+        let mut holder = holder.with_held_since(granted.parse().ok().map(Duration::from_millis));
         if R::QUEUES && mode == Mode::Exclusive {
             // If the value has no time of the grant, the lock was granted within about a second after its request, so
             // the time of the request is used.
@@ -194,33 +174,12 @@ fn info<R: Role>(lock: &Value) -> Option<LockInfo> {
         }
         Some(holder)
     });
-    let holders = holders.collect::<Option<Vec<_>>>()?;
-    let waiters = waiters.iter().map(waiter).collect::<Option<Vec<_>>>()?;
-    let info = LockInfo::new(text(key)?, mode, holders);
-    let info = info.with_holding(usize::try_from(*holding).ok()?);
-    Some(info.with_waiters(usize::try_from(*waiting).ok()?, waiters))
-}
-
-fn holder(value: &Value) -> Option<HolderInfo> {
-    let Value::Array(parts) = value else { return None };
-    let [id, record, Value::Int(left), Value::Int(kept), granted] = &parts[..] else { return None };
-    let remaining = u64::try_from(*left).ok().map(Duration::from_millis);
-    let holder = HolderInfo::new(
-        text(id)?.parse().ok()?,
-        OwnerRecord::from_record(text(record)?),
-        remaining,
-        *kept == 1,
-    );
-    Some(holder.with_held_since(text(granted)?.parse().ok().map(Duration::from_millis)))
-}
-
-fn waiter(value: &Value) -> Option<WaiterInfo> {
-    let Value::Array(parts) = value else { return None };
-    let [mode, record] = &parts[..] else { return None };
-    Some(WaiterInfo::new(
-        OwnerRecord::from_record(text(record)?),
-        Mode::from_code(without_permits(text(mode)?))?,
-    ))
+    let info = LockInfo::new(key, mode, holders.collect::<Option<_>>()?);
+    let info = info.with_holding(usize::try_from(holding).ok()?);
+    let waiters = waiters
+        .iter()
+        .map(|(code, record)| Some(WaiterInfo::new(OwnerRecord::from_record(record), mode_of(code)?)));
+    Some(info.with_waiters(usize::try_from(waiting).ok()?, waiters.collect::<Option<_>>()?))
 }
 
 #[cfg(test)]

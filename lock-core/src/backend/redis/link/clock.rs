@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use ::redis::Value;
 
+use super::probe::parsed;
 use crate::backend::redis::error::Failure;
 use crate::clock::Moment;
 
@@ -43,18 +44,8 @@ pub(crate) fn micros(moment: Moment) -> i64 {
 
 /// Reads the answer to `TIME`, in us.
 pub(crate) fn server_time(answer: &Value) -> Result<i64, Failure> {
-    let number = |value: &Value| match value {
-        Value::BulkString(text) => std::str::from_utf8(text).ok()?.parse::<i64>().ok(),
-        _ => None,
-    };
-    match answer {
-        Value::ServerError(error) => Err(Failure::of_reply(error)),
-        Value::Array(parts) => match (parts.first().and_then(number), parts.get(1).and_then(number)) {
-            (Some(seconds), Some(micros)) => Ok(seconds.saturating_mul(1_000_000).saturating_add(micros)),
-            _ => Err(Failure::unexpected(answer)),
-        },
-        _ => Err(Failure::unexpected(answer)),
-    }
+    let (seconds, micros): (i64, i64) = parsed(answer)?;
+    Ok(seconds.saturating_mul(1_000_000).saturating_add(micros))
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub(crate) use clock::server_time;
 pub(crate) use connection::Connection;
 pub(crate) use dial::{Progress, Session, dial, open};
 pub(crate) use messages::Channel;
-pub(crate) use probe::{field, text, version_of};
+pub(crate) use probe::{field, parsed, text, version_of};
 pub(crate) use rights::KEY as PING_KEY;
 pub(crate) use role::{Greeting, Role};
 pub(crate) use sentinel::{SentinelView, sentinel_views};

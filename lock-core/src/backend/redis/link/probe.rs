@@ -1,6 +1,6 @@
 //! Checks the answer of a server to `INFO` before the server may hold locks. This check is the *probe*.
 
-use ::redis::Value;
+use ::redis::{FromRedisValue, Value, from_redis_value_ref};
 
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::keyspace::Keyspace;
@@ -88,6 +88,15 @@ pub(crate) fn text(answer: &Value) -> Result<&str, Failure> {
     }
 }
 
+/// Reads an answer of a known shape. The driver casts a number to a smaller type without a check, so `T` must contain
+/// every number as `i64`.
+pub(crate) fn parsed<T: FromRedisValue>(answer: &Value) -> Result<T, Failure> {
+    match answer {
+        Value::ServerError(error) => Err(Failure::of_reply(error)),
+        _ => from_redis_value_ref(answer).map_err(|_| Failure::unexpected(answer)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +140,17 @@ mod tests {
         );
         let replicated = GOOD.replace("connected_slaves:0", "connected_slaves:2");
         assert!(examine(&replicated, Keyspace::Whole).expect("a warning").replicated);
+    }
+
+    #[test]
+    fn an_answer_of_another_shape_is_unexpected() {
+        let (text, number) = (Value::BulkString(b"a".to_vec()), Value::Int(7));
+        let answer = Value::Array(vec![text.clone(), Value::Array(vec![number.clone()])]);
+        assert_eq!(parsed::<(String, (i64,))>(&answer).expect("its shape"), ("a".to_owned(), (7,)));
+        for answer in [Value::Nil, number.clone(), Value::Array(vec![text, number])] {
+            let failure = parsed::<(String, (i64,))>(&answer).expect_err("another shape");
+            assert!(format!("{failure:?}").contains("unexpected answer"), "{failure:?}");
+        }
     }
 
     #[test]

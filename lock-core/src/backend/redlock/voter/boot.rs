@@ -8,6 +8,7 @@ use ::redis::{Pipeline, Value};
 
 use super::scripts::{ALL, MARKER, ONE, RUN_ID_LEN, boot_script};
 use crate::backend::redis::error::Failure;
+use crate::backend::redis::link::parsed;
 
 /// The result of the last bootstrap over a connection. Every call of a gated script needs this result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +36,9 @@ pub(super) struct Boot {
     pub(super) left: Duration,
 }
 
+/// The answer of the script.
+type Booted = ([u8; RUN_ID_LEN], i64, i64, i64, i64, Vec<u8>);
+
 /// Returns the commands of a bootstrap: `MULTI; EVAL boot; SCRIPT LOAD ..; EXEC`. The commands are one transaction,
 /// because after a restart between two commands, the scripts would be loaded into a server without a marker of its run.
 pub(super) fn transaction(max_millis: u64, new_cluster: bool) -> Pipeline {
@@ -52,61 +56,24 @@ pub(super) fn transaction(max_millis: u64, new_cluster: bool) -> Pipeline {
 
 /// Reads the answers to [`transaction`].
 pub(super) fn read(answers: &[Value]) -> Result<(Boot, Registration), Failure> {
+    let last = answers.last().unwrap_or(&Value::Nil);
+    let executed = match last {
+        Value::Array(executed) => executed.as_slice(),
+        _ => &[],
+    };
     // The first error contains the reason. The reply to `EXEC` reports only that a command was refused.
-    let refused = answers.iter().find_map(|answer| match answer {
+    let refused = answers.iter().chain(executed).find_map(|answer| match answer {
         Value::ServerError(error) => Some(Failure::of_reply(error)),
         _ => None,
     });
     if let Some(failure) = refused {
         return Err(failure);
     }
-    let last = answers.last().unwrap_or(&Value::Nil);
-    match last {
-        Value::Array(answers) => match answers.as_slice() {
-            [boot, one, all] => booted(boot, one, all),
-            _ => Err(Failure::unexpected(last)),
-        },
-        _ => Err(Failure::unexpected(last)),
-    }
-}
-
-fn booted(answer: &Value, one: &Value, all: &Value) -> Result<(Boot, Registration), Failure> {
-    match answer {
-        Value::ServerError(error) => Err(Failure::of_reply(error)),
-        Value::Array(parts) => match parts.as_slice() {
-            [
-                run,
-                Value::Int(max),
-                Value::Int(why),
-                Value::Int(left),
-                Value::Int(till),
-                Value::BulkString(marker_digest),
-            ] => {
-                let number = |number: &i64| u64::try_from(*number).unwrap_or(0);
-                let (max_ttl, left) =
-                    (Duration::from_millis(number(max)), Duration::from_micros(number(left)));
-                let registration = Registration {
-                    run: name(run)?,
-                    marker_digest: marker_digest.as_slice().into(),
-                    till: *till,
-                    one: name(one)?,
-                    all: name(all)?,
-                };
-                Ok((Boot { max_ttl, why: *why, left }, registration))
-            }
-            _ => Err(Failure::unexpected(answer)),
-        },
-        _ => Err(Failure::unexpected(answer)),
-    }
-}
-
-/// Reads a SHA-1 or a run id. Both have 40 hexadecimal digits.
-fn name(answer: &Value) -> Result<[u8; 40], Failure> {
-    match answer {
-        Value::BulkString(text) => text.as_slice().try_into().map_err(|_| Failure::unexpected(answer)),
-        Value::ServerError(error) => Err(Failure::of_reply(error)),
-        _ => Err(Failure::unexpected(answer)),
-    }
+    let ((run, max, why, left, till, marker_digest), one, all): (Booted, _, _) = parsed(last)?;
+    let number = |number: i64| u64::try_from(number).unwrap_or(0);
+    let (max_ttl, left) = (Duration::from_millis(number(max)), Duration::from_micros(number(left)));
+    let registration = Registration { run, marker_digest: marker_digest.into(), till, one, all };
+    Ok((Boot { max_ttl, why, left }, registration))
 }
 
 #[cfg(test)]
