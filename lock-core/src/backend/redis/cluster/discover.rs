@@ -9,27 +9,13 @@ use tokio::time::timeout;
 
 use super::slot_map::SlotMap;
 use crate::backend::BoxFuture;
-use crate::backend::redis::config::{Address, Config};
+use crate::backend::redis::config::Address;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::{Progress, Shared, Way, open, text, ways};
 use crate::backend::redis::primary::Primary;
 use crate::backend::remote::{race, socket};
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
-
-/// The minimum time limit for one node after another node has answered.
-const PATIENCE: Duration = Duration::from_millis(300);
-
-/// Returns the time limit for one node after another node has answered. Reading a view takes three round trips, or four
-/// with TLS. The limit is long enough for these round trips on a slow link.
-pub(super) fn patience(config: &Config) -> Duration {
-    PATIENCE.max(config.dial_timeout / 3)
-}
-
-/// Returns the time limit of a look within a call. The look must end before the call times out.
-pub(super) fn patience_of_call(config: &Config) -> Duration {
-    PATIENCE.max((config.dial_timeout / 3).min(config.timeout * 2 / 3))
-}
 
 /// The time limit for the remaining nodes after more than half have answered. A single hanging node must not slow down
 /// every look.
@@ -138,7 +124,7 @@ async fn ask_at(
 ) -> Result<SlotMap, Failure> {
     // Opens a separate connection. The dial of a caller's connection waits for a look, which confirms that the node is
     // a primary. So a look that waited for a caller's connection would wait for itself.
-    let (connection, _driver) = open(node, way, progress).await?;
+    let (connection, _driver, _) = open(node, way, progress).await?;
     let mut questions = Pipeline::with_capacity(2);
     questions.cmd("CLUSTER").arg("INFO");
     questions.cmd("CLUSTER").arg("SLOTS");

@@ -84,7 +84,7 @@ struct State {
 impl Router {
     /// Creates a router that initially has only the nodes of the URL.
     pub(super) fn new(config: Config) -> Result<Arc<Self>, LockError> {
-        let patience = discover::patience(&config);
+        let patience = config.patience();
         let shared = Shared::new(config, Primary::alone())?;
         let state = State {
             view: SlotMap::default(),
@@ -213,7 +213,7 @@ impl Router {
 
     /// Requests the assignment like `look`, but accepts a recent result.
     pub(super) async fn look_again(&self) -> Result<(), Failure> {
-        self.looks.recent(self.ask_around(discover::patience_of_call(self.config()))).await
+        self.looks.recent(self.ask_around(self.config().patience_of_call())).await
     }
 
     async fn ask_around(&self, limit: Duration) -> Result<(), Failure> {
@@ -223,7 +223,7 @@ impl Router {
             (self.shared(place), is_named)
         });
         let known = self.read(|state| state.view.clone());
-        let patience = discover::patience(self.config());
+        let patience = self.config().patience();
         let (view, most) = discover::around(nodes, &known, (limit, patience)).await?;
         self.adopt(view, most);
         Ok(())

@@ -14,6 +14,10 @@ use crate::backend::remote::tries::CONNECT_TIMEOUT;
 /// packets.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The minimum time limit for one sentinel or node after another has answered. If it is healthy, it answers within a
+/// millisecond, and all requests are sent at once.
+const PATIENCE: Duration = Duration::from_millis(300);
+
 /// The settings of a URL. `Debug` shows no credentials.
 #[derive(Clone)]
 pub(crate) struct Config {
@@ -91,18 +95,41 @@ impl Config {
         user.unwrap_or(Self::DEFAULT_USER)
     }
 
+    /// Returns the time limit for one sentinel, or one node of the Cluster, after another has answered. A request takes
+    /// three round trips, or four with TLS. A dial sends two requests to the sentinels one after the other, and even on
+    /// a slow link both must fit into its time limit.
+    pub(crate) fn patience(&self) -> Duration {
+        PATIENCE.max(self.dial_timeout / 3)
+    }
+
+    /// Returns the same time limit for a request within a call, which must end before the call times out.
+    pub(crate) fn patience_of_call(&self) -> Duration {
+        PATIENCE.max((self.dial_timeout / 3).min(self.timeout * 2 / 3))
+    }
+
     /// Returns the settings for the driver's handshake.
     pub(crate) fn handshake(&self) -> RedisConnectionInfo {
-        let mut info = RedisConnectionInfo::default()
-            .set_protocol(ProtocolVersion::RESP3)
-            .set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
-            .set_db(self.db);
-        if let Some(user) = &self.user {
-            info = info.set_username(user);
-        }
-        if let Some(password) = &self.password {
-            info = info.set_password(password);
-        }
-        info
+        info(self.user.as_deref(), self.password.as_deref(), self.db)
     }
+
+    /// Returns the settings for the driver's handshake with a sentinel, which has only one database.
+    pub(crate) fn sentinel_handshake(&self) -> RedisConnectionInfo {
+        let (user, password) =
+            self.sentinel_login.as_ref().map(|(user, password)| (user.as_deref(), &**password)).unzip();
+        info(user.flatten(), password, 0)
+    }
+}
+
+fn info(user: Option<&str>, password: Option<&str>, db: i64) -> RedisConnectionInfo {
+    let mut info = RedisConnectionInfo::default()
+        .set_protocol(ProtocolVersion::RESP3)
+        .set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+        .set_db(db);
+    if let Some(user) = user {
+        info = info.set_username(user);
+    }
+    if let Some(password) = password {
+        info = info.set_password(password);
+    }
+    info
 }

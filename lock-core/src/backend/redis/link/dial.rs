@@ -1,22 +1,19 @@
 //! Dials a server within a deadline, and checks that it can hold locks.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, PushInfo, RedisError, Value};
+use ::redis::{Cmd, ErrorKind, Pipeline, PushInfo, RedisError, RedisResult, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
-use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::clock::{ServerClock, server_time};
 use super::connection::{Connection, Poisoned};
-use super::gather::Gather;
+use super::driver::{self, Driver};
 use super::messages;
 use super::probe::{self, text};
 use super::rights;
@@ -44,15 +41,8 @@ pub(crate) struct Session<R: Role> {
     pub(crate) place: Option<Endpoint>,
 }
 
-/// The driver's task. Dropping this value aborts the task, so that an abandoned dial closes its socket.
-#[derive(Debug)]
-pub(crate) struct Driver(pub(crate) JoinHandle<()>, Arc<Poisoned>);
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
+/// A connection without a session, the task that drives it, and the reasons to drop it.
+type Opened = (MultiplexedConnection, Driver, Arc<Poisoned>);
 
 /// Connects once, within `deadline`.
 pub(crate) async fn dial<R: Role>(server: &Shared<R>, deadline: Duration) -> Result<Session<R>, Failure> {
@@ -148,8 +138,7 @@ async fn reach<R: Role>(
     let is_one = ways.len() == 1;
     let attempts = ways.into_iter().map(|way| -> BoxFuture<'_, Result<Session<R>, Failure>> {
         Box::pin(async move {
-            let (connection, driver) = open(server, way, progress).await?;
-            let session = greet(server, connection, driver).await;
+            let session = greet(server, open(server, way, progress).await?).await;
             // The next steps send requests to sentinels or other nodes, so a later timeout must not be reported as a
             // missing greeting.
             progress.reached(Progress::CONNECTING);
@@ -171,7 +160,7 @@ pub(crate) async fn open<R: Role>(
     server: &Shared<R>,
     way: Way<'_>,
     progress: &Progress,
-) -> Result<(MultiplexedConnection, Driver), Failure> {
+) -> Result<Opened, Failure> {
     match way {
         Way::Simulated((host, port)) => {
             let dialling = simulation::dial(host, *port);
@@ -198,19 +187,12 @@ pub(crate) async fn open<R: Role>(
     }
 }
 
-/// The capacity of the driver's queue. The capacity is so large that no command ever waits for space.
-///
-/// If a command waited for space, it would have no position in the queue yet, and another command could overtake it.
-/// The queue stays short anyway: each command has a caller with a deadline, and the driver drops the command when the
-/// caller is dropped.
-pub(super) const QUEUE: usize = Semaphore::MAX_PERMITS;
-
 /// Authenticates with a server that may refuse the connection with a line of text. `of` classifies all other failures.
 async fn worded<R: Role, S>(
     server: &Shared<R>,
     stream: S,
     of: fn(&RedisError) -> Failure,
-) -> Result<(MultiplexedConnection, Driver), Failure>
+) -> Result<Opened, Failure>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -224,41 +206,28 @@ where
     })
 }
 
-/// Authenticates with HELLO 3, and spawns the driver's task.
-async fn handshake<R: Role, S>(
-    server: &Shared<R>,
-    stream: S,
-) -> Result<(MultiplexedConnection, Driver), RedisError>
+/// Authenticates, and delivers the messages that the server pushes.
+async fn handshake<R: Role, S>(server: &Shared<R>, stream: S) -> RedisResult<Opened>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    // Every call has its own deadline, so the driver needs no time limits.
-    let options = AsyncConnectionConfig::new()
-        .set_response_timeout(None)
-        .set_connection_timeout(None)
-        .set_pipeline_buffer_size(QUEUE);
     let (listeners, poisoned) = (Arc::clone(server.shared_listeners()), Arc::<Poisoned>::default());
     let looking = Arc::clone(&poisoned);
-    // The driver calls this before it delivers any reply that follows the push message.
-    let options = options.set_push_sender(move |push: PushInfo| {
+    let push = move |push: PushInfo| {
         // Inspects the message before the listeners are notified, so that a woken waiter sends no request over a
         // connection with wrong replies.
         looking.look(&push);
         messages::deliver(&listeners, &push);
-        Ok::<_, Infallible>(())
-    });
-    let (connection, driver) =
-        MultiplexedConnection::new_with_config(&server.config.handshake(), Gather::new(stream), options)
-            .await?;
-    Ok((connection, Driver(tokio::spawn(driver), poisoned)))
+    };
+    let (connection, driver) = driver::connect(&server.config.handshake(), stream, push).await?;
+    Ok((connection, driver, poisoned))
 }
 
 /// Checks that this server can hold locks and that the user has the necessary rights. Also loads the scripts and reads
 /// the server's clock. All of this takes one round trip.
 async fn greet<R: Role>(
     server: &Shared<R>,
-    connection: MultiplexedConnection,
-    driver: Driver,
+    (connection, driver, poisoned): Opened,
 ) -> Result<Session<R>, Failure> {
     let keyspace = server.role.keyspace();
     let mut commands = Pipeline::with_capacity(1 + Script::ALL.len() + rights::ANSWERS);
@@ -306,7 +275,6 @@ async fn greet<R: Role>(
     let clock = ServerClock::new(greeting.now, greeting.asked.0);
     // Keys may have been evicted while no connection existed.
     server.report_evictions(info);
-    let poisoned = Arc::clone(&driver.1);
     let live = Connection::new(connection, scripts, clock, session, poisoned);
     Ok(Session { live: Arc::new(live), driver, place: None })
 }

@@ -7,6 +7,7 @@ mod call;
 mod clock;
 mod connection;
 mod dial;
+mod driver;
 mod evictions;
 mod gather;
 mod messages;

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use self::dial::{Answer, greet, login, patience, silent};
+use self::dial::{Answer, greet, silent};
 use crate::backend::redis::config::{Config, Endpoint, Sentinels};
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::remote::{Tls, socket};
@@ -73,7 +73,7 @@ pub(crate) async fn primary(
             Ok(Some(Ok(Step::Found(host, addresses)))) => {
                 count += addresses.len() - 1;
                 for address in addresses {
-                    let (host, tls, info) = (host.clone(), tls.cloned(), login(config));
+                    let (host, tls, info) = (host.clone(), tls.cloned(), config.sentinel_handshake());
                     let master = sentinels.master.clone();
                     let asking =
                         async move { ask((&host, address), tls.as_ref(), info, &master, limit).await };
@@ -83,9 +83,9 @@ pub(crate) async fn primary(
             Ok(Some(Ok(Step::Answered(answer)))) => {
                 if !matches!(answer, Answer::Untrusted(_) | Answer::Silent(_)) && patience == limit {
                     // If the other sentinels are up, they need about as much time as this sentinel. So the limit is
-                    // lowered to twice this time, or to `dial::patience` if that is longer.
+                    // lowered to twice this time, or to `Config::patience` if that is longer.
                     let took = Clock::Suspend.now().since(began);
-                    patience = limit.min((took * 2).max(dial::patience(config)));
+                    patience = limit.min((took * 2).max(config.patience()));
                 }
                 answers.push(answer);
             }
@@ -220,7 +220,7 @@ pub(crate) async fn replaced(config: &Config, tls: Option<&Tls>, sentinels: &Sen
         // A sentinel that has not noticed the last failover names the previous primary. So the answer of one sentinel
         // is only a hint, and all sentinels are queried.
         if listen(place, (config, tls), &sentinels.master, current).await
-            && primary(config, tls, sentinels, patience(config)).await.is_ok_and(|named| named != *current)
+            && primary(config, tls, sentinels, config.patience()).await.is_ok_and(|named| named != *current)
         {
             return;
         }
@@ -240,13 +240,13 @@ async fn listen(
     let connecting = async {
         let (host, port) = place;
         let stream = socket::connect(host, *port).await.map_err(|failure| silent(&failure))?;
-        greet(stream, host, tls, login(config)).await
+        greet(stream, host, tls, config.sentinel_handshake()).await
     };
-    let Ok(Ok((mut sentinel, _driver, mut told))) = timeout(patience(config), connecting).await else {
+    let Ok(Ok((mut sentinel, _driver, mut told))) = timeout(config.patience(), connecting).await else {
         return false;
     };
     // Subscribes before the first request. In the other order, a failover between the two steps would be missed.
-    match timeout(patience(config), sentinel.subscribe("+switch-master")).await {
+    match timeout(config.patience(), sentinel.subscribe("+switch-master")).await {
         Ok(Ok(())) => {}
         // A refused subscription is not fatal, because the loop below also sends requests to the sentinel.
         Ok(Err(error)) if error.code() == Some("NOPERM") => tracing::warn!(
@@ -257,7 +257,7 @@ async fn listen(
     }
     loop {
         // Sends a request before the first wait too, because a failover before the subscription is not announced again.
-        match timeout(patience(config), look_up(&mut sentinel, master)).await {
+        match timeout(config.patience(), look_up(&mut sentinel, master)).await {
             // The answer is not final, because this sentinel may be outdated. So the caller queries all sentinels.
             Ok(Ok(Answer::Primary(named, _))) if named != *current => return true,
             Ok(Ok(_)) => {}

@@ -1,28 +1,16 @@
 //! A connection to one sentinel, and its possible errors.
 
-use std::convert::Infallible;
 use std::io;
-use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError};
+use ::redis::{PushInfo, RedisConnectionInfo, RedisError};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
-use crate::backend::redis::config::{Config, Endpoint};
+use crate::backend::redis::config::Endpoint;
 use crate::backend::redis::error::Failure;
+use crate::backend::redis::link::driver::{Driver, connect};
 use crate::backend::remote::Tls;
-
-/// The minimum time limit for one sentinel after another has answered. A healthy sentinel answers within a millisecond,
-/// and a dial sends its requests to all sentinels at once.
-const PATIENCE: Duration = Duration::from_millis(300);
-
-/// Returns the time limit for one sentinel after another has answered. A request takes three round trips, or four with
-/// TLS. A dial sends two requests one after the other, and even on a slow link both must fit into its time limit.
-pub(super) fn patience(config: &Config) -> Duration {
-    PATIENCE.max(config.dial_timeout / 3)
-}
 
 /// The answer of one sentinel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,28 +48,6 @@ pub(super) fn silent(failure: &Failure) -> Answer {
     Answer::Silent(failure.text().to_owned())
 }
 
-pub(super) fn login(config: &Config) -> RedisConnectionInfo {
-    let mut info = RedisConnectionInfo::default()
-        .set_protocol(ProtocolVersion::RESP3)
-        .set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
-    if let Some((user, password)) = &config.sentinel_login {
-        if let Some(user) = user {
-            info = info.set_username(user);
-        }
-        info = info.set_password(password);
-    }
-    info
-}
-
-/// The task that drives a connection. Dropping this value aborts the task.
-pub(super) struct Driver(JoinHandle<()>);
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 /// The messages that a sentinel pushes.
 pub(super) type Told = mpsc::UnboundedReceiver<PushInfo>;
 
@@ -93,25 +59,17 @@ pub(super) async fn greet(
 ) -> Result<(MultiplexedConnection, Driver, Told), Answer> {
     stream.set_nodelay(true)?;
     let (tell, told) = mpsc::unbounded_channel();
-    let options = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
-    let options = options.set_push_sender(move |push: PushInfo| {
-        // The send fails only if the caller has dropped the receiver. Such a caller needs no messages.
-        let _ = tell.send(push);
-        Ok::<_, Infallible>(())
-    });
+    // The send fails only if the caller has dropped the receiver. Such a caller needs no messages.
+    let push = move |push| drop(tell.send(push));
     let (connection, driver) = match tls {
         Some(tls) => {
             let stream = tls.wrap(stream, host).await.map_err(|failure: Failure| {
                 let text = failure.text().to_owned();
                 if failure.is_settled() { Answer::Untrusted(text) } else { Answer::Silent(text) }
             })?;
-            let (connection, driver) = MultiplexedConnection::new_with_config(&info, stream, options).await?;
-            (connection, tokio::spawn(driver))
+            connect(&info, stream, push).await?
         }
-        None => {
-            let (connection, driver) = MultiplexedConnection::new_with_config(&info, stream, options).await?;
-            (connection, tokio::spawn(driver))
-        }
+        None => connect(&info, stream, push).await?,
     };
-    Ok((connection, Driver(driver), told))
+    Ok((connection, driver, told))
 }

@@ -6,7 +6,7 @@ use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, RedisResult};
 use tokio::time::timeout;
 
-use super::dial::{Answer, greet, login, patience, silent};
+use super::dial::{Answer, greet, silent};
 use crate::backend::BoxFuture;
 use crate::backend::redis::config::{Address, Config, Endpoint, Sentinels};
 use crate::backend::remote::{Tls, join_all, socket};
@@ -32,7 +32,7 @@ pub(crate) async fn sentinel_views(
     tls: Option<&Tls>,
     sentinels: &Sentinels,
 ) -> Vec<(String, SentinelView)> {
-    let limit = patience(config).max(config.timeout);
+    let limit = config.patience().max(config.timeout);
     let asked = sentinels.places.iter().map(move |place| -> BoxFuture<'_, (String, SentinelView)> {
         Box::pin(async move {
             let view = match timeout(limit, ask(place, config, tls, &sentinels.master)).await {
@@ -58,7 +58,7 @@ async fn ask(
     master: &str,
 ) -> Result<SentinelView, Answer> {
     let stream = socket::connect(host, *port).await.map_err(|failure| silent(&failure))?;
-    let (mut sentinel, _driver, _) = greet(stream, host, tls, login(config)).await?;
+    let (mut sentinel, _driver, _) = greet(stream, host, tls, config.sentinel_handshake()).await?;
     let details = details(&mut sentinel, master).await?;
     let number = |name: &str| details.get(name).and_then(|text| text.parse().ok());
     match (number("num-other-sentinels"), number("quorum")) {
