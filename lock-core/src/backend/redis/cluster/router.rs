@@ -264,13 +264,18 @@ impl Router {
             }
             state.overruled = false;
             // Keeps the nodes that have slots now or will have slots soon. The connections of the other nodes end.
-            let (mut nodes, mut slots) = (HashMap::new(), Vec::with_capacity(usize::from(SLOTS)));
-            for place in view.primaries() {
-                slots.push(place.map(|place| self.known(state, &mut nodes, place)));
+            let (mut nodes, mut slots) = (HashMap::new(), vec![None; usize::from(SLOTS)]);
+            for (range, place) in view.ranges() {
+                // If the last view has the node, the node and its connections are reused.
+                let node = nodes.entry(place.clone()).or_insert_with(|| {
+                    state.nodes.get(place).cloned().unwrap_or_else(|| self.make(place.clone()))
+                });
+                if let Some(slots) = slots.get_mut(range) {
+                    slots.fill(Some(Arc::clone(node)));
+                }
             }
-            let same = |(old, new): (&Option<Arc<Server>>, &Option<Arc<Server>>)| match (old, new) {
-                (Some(old), Some(new)) => Arc::ptr_eq(old, new),
-                (old, new) => old.is_none() && new.is_none(),
+            let same = |(old, new): (&Option<Arc<Server>>, &Option<Arc<Server>>)| {
+                old.as_ref().map(Arc::as_ptr) == new.as_ref().map(Arc::as_ptr)
             };
             for place in state.next_of_slots(Clock::Suspend.now()) {
                 if let Some(node) = state.nodes.get(&place) {
@@ -288,24 +293,6 @@ impl Router {
             // A node that lost a slot no longer notifies the waiters of that slot, so the waiters must send heartbeats.
             self.cluster.listeners().reconnected();
         }
-    }
-
-    /// Returns the node at `place`. If the last view has the node, the node and its connections are reused.
-    fn known(
-        &self,
-        state: &State,
-        nodes: &mut HashMap<Endpoint, Arc<Server>>,
-        place: Endpoint,
-    ) -> Arc<Server> {
-        if let Some(node) = nodes.get(&place) {
-            return Arc::clone(node);
-        }
-        let node = match state.nodes.get(&place) {
-            Some(node) => Arc::clone(node),
-            None => self.make(place.clone()),
-        };
-        nodes.insert(place, Arc::clone(&node));
-        node
     }
 
     /// Creates the state that the connections to the node at `place` share.
@@ -404,8 +391,8 @@ impl State {
     fn note_former(&mut self, view: &SlotMap) {
         let now = Clock::Suspend.now();
         self.former.retain(|place, since| !view.names(place) && now.since(*since) < FORMER);
-        let former = self.view.primaries().into_iter().flatten().filter(|place| !view.names(place));
-        self.former.extend(former.map(|place| (place, now)));
+        let former = self.view.ranges().map(|(_, place)| place).filter(|place| !view.names(place));
+        self.former.extend(former.map(|place| (place.clone(), now)));
         self.moving.retain(|place, _| !self.former.contains_key(place));
     }
 

@@ -1,6 +1,7 @@
 //! The view of one node: which node has which slots.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use ::redis::Value;
 
@@ -68,16 +69,10 @@ impl SlotMap {
         !known.ids.is_empty() && !self.ids.is_empty() && known.ids.is_disjoint(&self.ids)
     }
 
-    /// Returns the node of each slot.
-    pub(super) fn primaries(&self) -> Vec<Option<Endpoint>> {
-        let mut places = vec![None; usize::from(SLOTS)];
-        for range in &self.ranges {
-            let slots = usize::from(range.first)..=usize::from(range.last);
-            for place in places.get_mut(slots).into_iter().flatten() {
-                *place = Some(range.primary.clone());
-            }
-        }
-        places
+    /// Returns each range of slots with its node.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = (RangeInclusive<usize>, &Endpoint)> {
+        let slots = |range: &Range| usize::from(range.first)..=usize::from(range.last);
+        self.ranges.iter().map(move |range| (slots(range), &range.primary))
     }
 
     /// Returns whether `place` is the primary of some slots.
@@ -180,10 +175,9 @@ mod tests {
         ]);
         let view = SlotMap::read(INFO, &slots, "h").expect("a view");
         assert_eq!((view.epoch, view.is_whole), (6, true));
-        let primaries = view.primaries();
-        let at = |slot: usize| primaries[slot].as_ref().map(|(host, port)| (host.as_str(), *port));
-        assert_eq!([at(0), at(2), at(3)], [Some(("a", 1)), Some(("a", 1)), None]);
-        assert_eq!([at(4), at(5), at(16_383)], [Some(("h", 3)), Some(("h", 4)), Some(("h", 5))]);
+        let ranges = view.ranges().map(|(slots, (host, port))| (slots, host.as_str(), *port));
+        let expected = [(0..=2, "a", 1), (4..=4, "h", 3), (5..=5, "h", 4), (6..=16_383, "h", 5)];
+        assert_eq!(ranges.collect::<Vec<_>>(), expected);
         let nodes: Vec<u16> = view.nodes().iter().map(|(_, port)| *port).collect();
         assert_eq!(nodes, [1, 3, 4, 5, 2]);
     }
