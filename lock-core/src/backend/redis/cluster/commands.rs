@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::follow::Last;
 use super::multi::parts;
 use super::router::Router;
 use crate::backend::redis::command::Server;
@@ -92,23 +91,20 @@ impl Router {
     where
         F: Future<Output = Result<T, Failure>>,
     {
-        let last = Last::default();
-        match timeout(deadline, self.call(key, &last, call)).await {
-            Ok(answer) => answer,
-            // The node that sent the last redirect has not executed the call. But since then, the call may have been
-            // sent again and may have taken effect.
-            Err(_) => {
-                let (last, missing) = (last.take(), || self.missing(slot::of_key(key.as_str())));
-                // Prefer the connection error over the redirect: it is more useful to the caller.
-                let failure = match last {
-                    Some((Redirect::Moved { .. }, failure)) => Some(missing().unwrap_or(failure)),
-                    Some((_, failure)) => Some(failure),
-                    None => missing(),
-                };
-                let failure = failure.unwrap_or_else(|| Failure::no_answer(deadline));
-                Err(failure.in_doubt())
-            }
-        }
+        let mut last = None;
+        let outcome = timeout(deadline, self.call(key, &mut last, call)).await;
+        // The node that sent the last redirect has not executed the call. But since then, the call may have been sent
+        // again and may have taken effect.
+        outcome.unwrap_or_else(|_| {
+            let missing = || self.missing(slot::of_key(key.as_str()));
+            // Prefer the connection error over the redirect: it is more useful to the caller.
+            let failure = match &last {
+                Some(moved @ Redirect::Moved { .. }) => Some(missing().unwrap_or_else(|| moved.to_failure())),
+                Some(other) => Some(other.to_failure()),
+                None => missing(),
+            };
+            Err(failure.unwrap_or_else(|| Failure::no_answer(deadline)).in_doubt())
+        })
     }
 
     pub(crate) async fn acquire(

@@ -13,21 +13,6 @@ use crate::backend::redis::error::Redirect;
 use crate::backend::redis::slot;
 use crate::backoff::Pauses;
 use crate::key::Key;
-use crate::sync::Mutex;
-
-/// The last reason why a call had to be sent again.
-#[derive(Debug, Default)]
-pub(super) struct Last(Mutex<Option<(Redirect, Failure)>>);
-
-impl Last {
-    fn keep(&self, redirect: &Redirect) {
-        *self.0.lock() = Some((redirect.clone(), redirect.to_failure()));
-    }
-
-    pub(super) fn take(&self) -> Option<(Redirect, Failure)> {
-        self.0.lock().take()
-    }
-}
 
 /// The pauses before a call is sent again while its slot is being moved or has no node.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(5), Duration::from_millis(50));
@@ -37,11 +22,11 @@ const AT_ONCE: u32 = 3;
 
 impl Router {
     /// Runs a call on the node of the key, and repeats the call if the node redirects it. This function has no
-    /// deadline. If the caller gives up, `last` contains the reason for the last repetition.
+    /// deadline. If the caller gives up, `last` contains the last redirect.
     pub(super) async fn call<T, F>(
         &self,
         key: &Key,
-        last: &Last,
+        last: &mut Option<Redirect>,
         call: impl Fn(Arc<Server>) -> F,
     ) -> Result<T, Failure>
     where
@@ -59,12 +44,11 @@ impl Router {
             };
             // After any other failure, the node may have executed the call, so the call is not repeated here.
             let Some(redirect) = failure.redirect().cloned() else { return Err(failure) };
-            // Stores the reason outside this future, because a deadline may drop the future in the next pause or call.
-            last.keep(&redirect);
-            match redirect {
+            // Stores the redirect outside this future, because a deadline may drop the future in the next pause or call.
+            match last.insert(redirect) {
                 Redirect::Moved { slot, place } => {
                     // Records the new node for all callers, so that their next call for this slot is sent there.
-                    self.moved(slot, &node, &place);
+                    self.moved(*slot, &node, place);
                     moves += 1;
                     if moves <= AT_ONCE {
                         continue;
