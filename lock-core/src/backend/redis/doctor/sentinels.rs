@@ -3,7 +3,7 @@
 use super::{Facts, Kind, findings, of_all};
 use crate::backend::redis::command::Server;
 use crate::backend::redis::config::Address;
-use crate::backend::redis::link::{SentinelView, sentinel_views};
+use crate::backend::redis::link::{SentinelAnswer, sentinel_views};
 use crate::backend::{Finding, Severity};
 use crate::error::Result;
 
@@ -26,15 +26,14 @@ impl Server {
     }
 }
 
+/// What a sentinel reports: see [`sentinel_views`].
+type View = std::result::Result<(u64, u64), SentinelAnswer>;
+
 /// Returns the findings about the sentinels. `views` contains the name and the view of each sentinel.
-fn of_sentinels(views: &[(String, SentinelView)], master: &str, user: &str) -> Vec<Finding> {
+fn of_sentinels(views: &[(String, View)], master: &str, user: &str) -> Vec<Finding> {
     // Uses the largest number, because a sentinel that has not found all others yet reports a smaller number. Sentinels
     // that no longer exist are still counted.
-    let all = views.iter().filter_map(|(_, view)| match view {
-        SentinelView::Watches { others, .. } => Some(others + 1),
-        SentinelView::Refused(_) | SentinelView::Silent(_) => None,
-    });
-    let all = all.max();
+    let all = views.iter().filter_map(|(_, view)| view.as_ref().ok()).map(|(others, _)| others + 1).max();
     let few = all.filter(|all| *all < ENOUGH).map(|all| {
         let found = format!("{all} sentinels watch the primary: without one of them there is no majority, and no failover");
         let advice = format!(
@@ -44,14 +43,16 @@ fn of_sentinels(views: &[(String, SentinelView)], master: &str, user: &str) -> V
     });
     let each = views.iter().filter_map(|(place, view)| {
         let finding = match view {
-            SentinelView::Watches { quorum, .. } => of_quorum(*quorum, all?, master)?,
-            SentinelView::Refused(code) => refused(code, user),
-            SentinelView::Silent(why) => Finding::new(
+            Ok((_, quorum)) => of_quorum(*quorum, all?, master)?,
+            Err(SentinelAnswer::Refused(code)) => refused(code, user),
+            Err(SentinelAnswer::Silent(why) | SentinelAnswer::Untrusted(why)) => Finding::new(
                 Severity::Warning,
                 "redis.sentinel_down",
                 format!("the sentinel does not answer: {why}"),
                 "start it, or remove it from the URL; a failover needs a majority of the sentinels",
             ),
+            // No answer to this request.
+            Err(SentinelAnswer::Primary(..) | SentinelAnswer::Unknown(_)) => return None,
         };
         Some((place.clone(), vec![finding]))
     });
@@ -88,10 +89,10 @@ mod tests {
 
     #[test]
     fn sentinels_are_judged_together() {
-        let watches = |others, quorum| SentinelView::Watches { others, quorum };
-        let (silent, refused) =
-            (SentinelView::Silent("gone".to_owned()), SentinelView::Refused("NOPERM".to_owned()));
-        let table: [(Vec<SentinelView>, &[(&str, &str)]); 9] = [
+        let watches = |others, quorum| Ok((others, quorum));
+        let silent = Err(SentinelAnswer::Silent("gone".to_owned()));
+        let refused: View = Err(SentinelAnswer::Refused("NOPERM".to_owned()));
+        let table: [(Vec<View>, &[(&str, &str)]); 9] = [
             (vec![watches(2, 2), watches(2, 2), watches(2, 2)], &[]),
             (vec![watches(2, 3)], &[]),
             // A sentinel that was just started has not found the others yet.

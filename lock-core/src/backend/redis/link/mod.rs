@@ -32,7 +32,7 @@ pub(crate) use messages::Channel;
 pub(crate) use probe::{field, parsed, text, version_of};
 pub(crate) use rights::KEY as PING_KEY;
 pub(crate) use role::{Greeting, Role};
-pub(crate) use sentinel::{SentinelView, sentinel_views};
+pub(crate) use sentinel::{Answer as SentinelAnswer, sentinel_views};
 pub(crate) use session_state::SessionState;
 pub(crate) use shared::Shared;
 pub(crate) use way::{Way, ways};

@@ -16,14 +16,15 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use self::dial::{Answer, greet, silent};
+use self::dial::{greet, silent};
 use crate::backend::redis::config::{Config, Endpoint, Sentinels};
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::remote::{Tls, socket};
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
 
-pub(crate) use view::{SentinelView, sentinel_views};
+pub(crate) use dial::Answer;
+pub(crate) use view::sentinel_views;
 
 /// The time limit for the remaining sentinels after more than half have named a primary. One hanging sentinel must not
 /// slow down every dial.

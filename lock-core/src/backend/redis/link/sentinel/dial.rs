@@ -14,7 +14,7 @@ use crate::backend::remote::Tls;
 
 /// The answer of one sentinel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// The address of the primary, and the number of the failover that made this server the primary.
     Primary(Endpoint, u64),
     /// The sentinel does not watch a primary of this name. The list has the names that it watches, or is `None` if the

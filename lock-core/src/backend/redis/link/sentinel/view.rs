@@ -11,41 +11,21 @@ use crate::backend::BoxFuture;
 use crate::backend::redis::config::{Address, Config, Endpoint, Sentinels};
 use crate::backend::remote::{Tls, join_all, socket};
 
-/// The answer of one sentinel: how it watches the primary.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SentinelView {
-    Watches {
-        /// The number of other sentinels that this sentinel has found.
-        others: u64,
-        /// The number of sentinels that must lose contact with the primary before a failover begins.
-        quorum: u64,
-    },
-    /// The sentinel refuses to answer. The text is the error code.
-    Refused(String),
-    /// The sentinel sent no usable answer. The text is the reason.
-    Silent(String),
-}
-
-/// Returns the view of each sentinel of the URL. Sends all requests at once, each with the time limit of a call.
+/// Requests from each sentinel of the URL how it watches the primary: the number of other sentinels that it has found,
+/// and the number of sentinels that must lose contact with the primary before a failover begins. Sends all requests at
+/// once, each with the time limit of a call.
 pub(crate) async fn sentinel_views(
     config: &Config,
     tls: Option<&Tls>,
     sentinels: &Sentinels,
-) -> Vec<(String, SentinelView)> {
+) -> Vec<(String, Result<(u64, u64), Answer>)> {
     let limit = config.patience().max(config.timeout);
-    let asked = sentinels.places.iter().map(move |place| -> BoxFuture<'_, (String, SentinelView)> {
+    let asked = sentinels.places.iter().map(move |place| -> BoxFuture<'_, _> {
         Box::pin(async move {
-            let view = match timeout(limit, ask(place, config, tls, &sentinels.master)).await {
-                Ok(Ok(view)) => view,
-                Ok(Err(Answer::Refused(code))) => SentinelView::Refused(code),
-                Ok(Err(Answer::Silent(why) | Answer::Untrusted(why))) => SentinelView::Silent(why),
-                Ok(Err(Answer::Primary(..) | Answer::Unknown(_))) => {
-                    SentinelView::Silent("an answer to another request".to_owned())
-                }
-                Err(_) => SentinelView::Silent(format!("no answer within {limit:?}")),
-            };
+            let view = timeout(limit, ask(place, config, tls, &sentinels.master)).await;
+            let silent = |_| Err(Answer::Silent(format!("no answer within {limit:?}")));
             let (host, port) = place.clone();
-            (Address::Tcp { host, port }.to_string(), view)
+            (Address::Tcp { host, port }.to_string(), view.unwrap_or_else(silent))
         })
     });
     join_all(asked.collect()).await
@@ -56,15 +36,13 @@ async fn ask(
     config: &Config,
     tls: Option<&Tls>,
     master: &str,
-) -> Result<SentinelView, Answer> {
+) -> Result<(u64, u64), Answer> {
     let stream = socket::connect(host, *port).await.map_err(|failure| silent(&failure))?;
     let (mut sentinel, _driver, _) = greet(stream, host, tls, config.sentinel_handshake()).await?;
     let details = details(&mut sentinel, master).await?;
     let number = |name: &str| details.get(name).and_then(|text| text.parse().ok());
-    match (number("num-other-sentinels"), number("quorum")) {
-        (Some(others), Some(quorum)) => Ok(SentinelView::Watches { others, quorum }),
-        _ => Err(Answer::Silent(format!("it says nothing about its watch over `{master}`"))),
-    }
+    let silent = || Answer::Silent(format!("it says nothing about its watch over `{master}`"));
+    number("num-other-sentinels").zip(number("quorum")).ok_or_else(silent)
 }
 
 async fn details(sentinel: &mut MultiplexedConnection, master: &str) -> RedisResult<HashMap<String, String>> {
