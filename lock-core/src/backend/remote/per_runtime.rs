@@ -276,6 +276,8 @@ mod tests {
     struct Fake<const SHARES: bool = false> {
         /// The number of announced dials.
         announced: AtomicU32,
+        /// The number of connections after the first one.
+        reconnected: AtomicU32,
         planned: Mutex<Vec<Failure<()>>>,
         lose: Notify,
         panics: AtomicBool,
@@ -321,6 +323,10 @@ mod tests {
             }
         }
 
+        fn reconnected(&self, _session: &Arc<u32>) {
+            self.reconnected.fetch_add(1, Ordering::Relaxed);
+        }
+
         async fn watch(&self, session: &mut Arc<u32>, lost: &mut u32, _pauses: &mut Pauses) -> Failure<()> {
             self.lose.notified().await;
             assert!(!self.panics.load(Ordering::Relaxed), "the log panics");
@@ -351,6 +357,7 @@ mod tests {
         }
         // There is at least one dial after each loss.
         assert!(fake.announced.load(Ordering::Relaxed) >= 2);
+        assert_eq!(fake.reconnected.load(Ordering::Relaxed), 2, "the first connection does not count");
     }
 
     #[tokio::test(start_paused = true)]

@@ -59,6 +59,10 @@ pub(crate) trait Connector: Send + Sync + 'static {
         limit: Duration,
     ) -> impl Future<Output = Result<Self::Session, Failure<Self::Reaction>>> + Send;
 
+    /// Called for every connection after the first one, once callers can use the connection. While no connection
+    /// existed, messages of the server may have been lost.
+    fn reconnected(&self, _session: &Self::Session) {}
+
     /// Watches a new connection, which callers use from now on, until it is lost. Returns the reason for the loss.
     ///
     /// Resets `pauses` when the connection has proved to last. A successful dial does not prove this: without pauses, a
@@ -111,7 +115,7 @@ async fn keep_connected<C: Connector>(
     mut first: Option<C::Session>,
 ) {
     let (mut pauses, mut refused, mut legacy) = (C::PAUSES, REFUSED, C::Legacy::default());
-    let mut failed = 0_u32;
+    let (mut failed, mut was_connected) = (0_u32, false);
     let (shortest, longest) = connector.dial_limits();
     let mut limit = shortest;
     loop {
@@ -129,11 +133,14 @@ async fn keep_connected<C: Connector>(
         let failure = match dialled {
             Ok(mut session) => {
                 let connection = Arc::clone(C::connection(&session));
-                // The state is published before the call of `watch`. That call may wake the waiters of a lost
+                // The state is published before the call of `reconnected`. That call may wake the waiters of a lost
                 // connection, and they must find this connection for their next request.
                 failed = 0;
                 sender.send_replace(State { connection: Some(connection), failure: None, failed });
                 tracing::debug!(server = %connector.address(), "connected");
+                if std::mem::replace(&mut was_connected, true) {
+                    connector.reconnected(&session);
+                }
                 connector.watch(&mut session, &mut legacy, &mut pauses).await
             }
             Err(failure) => {

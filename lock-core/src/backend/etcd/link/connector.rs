@@ -37,21 +37,12 @@ const BETWEEN_READS: Duration = Duration::from_secs(1);
 /// and for the election of a leader.
 const UNCONFIRMED: Duration = Duration::from_secs(2);
 
-/// The state that a connection passes to the next one.
-#[derive(Debug, Default)]
-pub(crate) struct Before {
-    /// Whether there was an earlier connection.
-    any: bool,
-    /// The replaced connections. Each is closed after the time limit of a call, when none of its calls can be in
-    /// flight.
-    left: JoinSet<()>,
-}
-
 impl Connector for Members {
     type Connection = Connection;
     type Session = Session;
     type Reaction = Reaction;
-    type Legacy = Before;
+    /// The replaced connections. Each is closed after the time limit of a call, when none of its calls can be in flight.
+    type Legacy = JoinSet<()>;
 
     const PAUSES: Pauses = Pauses::new(Duration::from_millis(20), Duration::from_millis(400));
 
@@ -79,13 +70,14 @@ impl Connector for Members {
         dial(self, limit).await
     }
 
-    async fn watch(&self, session: &mut Session, before: &mut Before, pauses: &mut Pauses) -> Failure {
-        if std::mem::replace(&mut before.any, true) {
-            // The watches of the previous connection have ended together with that connection, so every waiter sends a
-            // request.
-            self.listeners.reconnected();
-        }
-        while before.left.try_join_next().is_some() {}
+    fn reconnected(&self, _session: &Session) {
+        // The watches of the previous connection have ended together with that connection, so every waiter sends a
+        // request.
+        self.listeners.reconnected();
+    }
+
+    async fn watch(&self, session: &mut Session, left: &mut JoinSet<()>, pauses: &mut Pauses) -> Failure {
+        while left.try_join_next().is_some() {}
         let connection = &session.connection;
         let lost = |why| Failure::new(LockErrorKind::Unavailable, why);
         let why = tokio::select! {
@@ -94,7 +86,7 @@ impl Connector for Members {
             why = stops_answering(connection) => why,
         };
         let (mut drivers, longest) = (std::mem::take(&mut session.drivers), self.config.timeout);
-        before.left.spawn(async move {
+        left.spawn(async move {
             // No call takes longer than this. Watches do not end on their own, and are started again over the next
             // connection.
             let _ = tokio::time::timeout(longest, drivers.join_next()).await;

@@ -80,12 +80,12 @@ impl Connector for Shared {
         Ok(session)
     }
 
+    fn reconnected(&self, _session: &Session) {
+        // While no connection existed, the server may have lost the queue, or may have sent grants that did not arrive.
+        self.listeners().reconnected();
+    }
+
     async fn watch(&self, session: &mut Session, former: &mut Former, pauses: &mut Pauses) -> Failure {
-        if std::mem::replace(&mut former.lost, true) {
-            // While no connection existed, the server may have lost the queue, or may have sent grants that did not
-            // arrive.
-            self.listeners().reconnected();
-        }
         let failure = self.keep(session, pauses).await;
         if failure.reaction == Reaction::Abandon {
             self.abandoned.note(&session.live);
@@ -101,14 +101,12 @@ impl Connector for Shared {
 /// The history of the connections before this one.
 #[derive(Debug)]
 pub(crate) struct Former {
-    /// Whether there was an earlier connection.
-    lost: bool,
     silences: Pauses,
 }
 
 impl Default for Former {
     fn default() -> Self {
-        Self { lost: false, silences: SILENCES }
+        Self { silences: SILENCES }
     }
 }
 

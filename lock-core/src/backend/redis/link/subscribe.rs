@@ -29,7 +29,7 @@ impl<S: SessionState> Connection<S> {
             let (live, listeners) = (Arc::clone(self), Arc::clone(listeners));
             tokio::spawn(async move {
                 let _one = live.subscriptions.alone().await;
-                // Each channel needs its own command: see `subscribe_slot`.
+                // Each channel needs its own command: see `subscribe_waiters`.
                 for channel in messages::held_channels(&listeners) {
                     if let Err(error) = live.multiplexed().subscribe(channel).await {
                         tracing::debug!(%error, "holders are not told when their lock is taken by force");
@@ -44,44 +44,27 @@ impl<S: SessionState> Connection<S> {
     /// the first command whose result the server may push. Not called when the connection is made, because most
     /// connections never have a waiter.
     pub(crate) async fn subscribe_waiters(&self, listeners: &Listeners, key: &Key) -> Result<(), Failure> {
-        if self.scripts.keyspace() == Keyspace::Slots {
-            return self.subscribe_slot(listeners, slot::of_key(key.as_str())).await;
-        }
-        let subscribed = &self.subscriptions.waiters;
-        if subscribed.load(Ordering::Acquire) >= listeners.version() {
+        let slot = (self.scripts.keyspace() == Keyspace::Slots).then(|| slot::of_key(key.as_str()));
+        if self.subscriptions.version_of(slot) >= listeners.version() {
             return Ok(());
         }
         // Lets one caller subscribe at a time. The other callers continue only after the server has confirmed the
         // subscription. If this caller is dropped here, the next caller subscribes.
         let _one = self.subscriptions.alone().await;
         let version = listeners.version();
-        if subscribed.load(Ordering::Acquire) >= version {
-            return Ok(());
-        }
-        let answer = self.multiplexed().subscribe(messages::channels(listeners, CHANNEL)).await;
-        answer.map_err(|error| self.noted(Failure::of_error(&error)).before_any_request())?;
-        // The version was read before the channels. So if a listener was added since then, the next caller subscribes
-        // again.
-        subscribed.store(version, Ordering::Release);
-        Ok(())
-    }
-
-    /// Subscribes to the channels of one slot in the same way. Each channel needs a separate command: the driver
-    /// mistakes the second confirmation of a command for the answer to the next command.
-    async fn subscribe_slot(&self, listeners: &Listeners, slot: u16) -> Result<(), Failure> {
-        if self.subscriptions.version_of(slot) >= listeners.version() {
-            return Ok(());
-        }
-        let _one = self.subscriptions.alone().await;
-        let version = listeners.version();
         if self.subscriptions.version_of(slot) >= version {
             return Ok(());
         }
+        let (name, beginning) = match slot {
+            Some(slot) => ("SSUBSCRIBE", slot::channel(slot)),
+            None => ("SUBSCRIBE", CHANNEL.to_owned()),
+        };
         // The channels are read after the version. So a listener that is added in between has its channel here, or the
-        // next caller subscribes again.
-        for channel in messages::channels(listeners, &slot::channel(slot)) {
+        // next caller subscribes again. Each channel needs a separate command: the driver mistakes the second
+        // confirmation of a command for the answer to the next command.
+        for channel in messages::channels(listeners, &beginning) {
             let mut command = Cmd::new();
-            command.arg("SSUBSCRIBE").arg(channel);
+            command.arg(name).arg(channel);
             self.send(&command).await.map_err(Failure::before_any_request)?;
         }
         self.subscriptions.covers(slot, version);

@@ -1,7 +1,7 @@
 //! The subscriptions of a connection.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::sync::MutexGuard;
@@ -18,38 +18,23 @@ const SUBSCRIBING: Duration = Duration::from_millis(250);
 /// of that version are subscribed.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
-    /// The version of the listeners whose waiters are subscribed; 0 if no waiter is subscribed.
-    pub(super) waiters: AtomicU64,
-    /// The same version for each slot, on a Cluster node.
-    waiters_by_slot: Mutex<HashMap<u16, u64>>,
+    /// The version of the listeners whose waiters are subscribed, for each slot on a Cluster node. On a single server,
+    /// the slot is `None`.
+    waiters: Mutex<HashMap<Option<u16>, u64>>,
     /// The version of the listeners whose holders are subscribed, or are being subscribed; 0 if no holder is.
     pub(super) holders: AtomicU64,
     subscribing: tokio::sync::Mutex<()>,
 }
 
 impl Subscriptions {
-    /// Returns whether a waiter relies on messages over this connection.
-    pub(crate) fn has_waiters(&self) -> bool {
-        self.waiters.load(Ordering::Acquire) > 0
+    /// Returns the version of the listeners whose waiters are subscribed for a slot; 0 if no waiter is.
+    pub(super) fn version_of(&self, slot: Option<u16>) -> u64 {
+        self.waiters.lock().get(&slot).copied().unwrap_or(0)
     }
 
-    /// Returns whether holders rely on messages over this connection.
-    pub(crate) fn has_holders(&self) -> bool {
-        self.holders.load(Ordering::Acquire) > 0
-    }
-
-    /// Returns the version of the listeners whose waiters are subscribed for one slot; 0 if no waiter is.
-    pub(super) fn version_of(&self, slot: u16) -> u64 {
-        let slots = self.waiters_by_slot.lock();
-        slots.get(&slot).copied().unwrap_or(0)
-    }
-
-    /// Records the version of the listeners whose waiters are subscribed for one slot.
-    pub(super) fn covers(&self, slot: u16, version: u64) {
-        let mut slots = self.waiters_by_slot.lock();
-        slots.insert(slot, version);
-        drop(slots);
-        self.waiters.fetch_max(version, Ordering::AcqRel);
+    /// Records the version of the listeners whose waiters are subscribed for a slot.
+    pub(super) fn covers(&self, slot: Option<u16>, version: u64) {
+        self.waiters.lock().insert(slot, version);
     }
 
     /// Waits for the right to subscribe, which only one caller has at a time. Returns `None` if another caller has this

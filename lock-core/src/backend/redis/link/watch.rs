@@ -31,21 +31,11 @@ use crate::error::LockErrorKind;
 /// earlier requests, it is alive, and dropping its connection would make all pending requests ambiguous.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// The kinds of subscriptions that a lost connection had.
-#[derive(Debug, Default)]
-pub(crate) struct Subscribed {
-    /// Whether waiters were subscribed. The waiters are notified of the new connection, because messages may have been
-    /// lost. Each waiter then sends a heartbeat for its queue entry, which also subscribes again.
-    waiters: bool,
-    /// Whether holders were subscribed. Holders have no queue entry, so the supervisor subscribes for them.
-    holders: bool,
-}
-
 impl<R: Role> Connector for Shared<R> {
     type Connection = Connection<R::Session>;
     type Session = Session<R>;
     type Reaction = Reaction;
-    type Legacy = Subscribed;
+    type Legacy = ();
 
     const PAUSES: Pauses = Pauses::new(Duration::from_millis(10), Duration::from_millis(250));
     const SHARES: bool = true;
@@ -81,19 +71,27 @@ impl<R: Role> Connector for Shared<R> {
         }
     }
 
-    async fn watch(&self, session: &mut Session<R>, legacy: &mut Subscribed, pauses: &mut Pauses) -> Failure {
-        if legacy.waiters {
-            self.listeners().reconnected();
-        }
-        if legacy.holders {
-            session.live.subscribe_holders(self.shared_listeners());
-        }
-        let failure = watch_over(self, session, pauses).await;
-        // The values of earlier connections are kept, because this connection may be lost before a waiter has
-        // subscribed.
-        legacy.waiters |= session.live.subscriptions.has_waiters();
-        legacy.holders |= session.live.subscriptions.has_holders();
-        failure
+    fn reconnected(&self, session: &Session<R>) {
+        // Each waiter sends a heartbeat for its queue entry, which also subscribes again.
+        self.listeners().reconnected();
+        // Holders have no queue entry, so the supervisor subscribes for them.
+        session.live.subscribe_holders(self.shared_listeners());
+    }
+
+    async fn watch(&self, session: &mut Session<R>, _legacy: &mut (), pauses: &mut Pauses) -> Failure {
+        let Session { live, driver, place } = session;
+        let why = tokio::select! {
+            // `biased` makes the simulation deterministic.
+            biased;
+            _ = &mut driver.0 => "the server closed the connection",
+            () = live.poisoned.told.notified() => match live.is_out_of_step() {
+                true => "the node has given a slot away",
+                false => "the server has become a replica",
+            },
+            () = replaced(self, place.as_ref()) => "the sentinels name another primary",
+            () = beats(self, live, place.as_ref(), pauses) => "the server stopped answering",
+        };
+        Failure::new(LockErrorKind::Unavailable, why)
     }
 }
 
@@ -105,23 +103,6 @@ async fn replaced<R: Role>(server: &Shared<R>, place: Option<&Endpoint>) {
         }
         _ => std::future::pending().await,
     }
-}
-
-/// Waits until the connection is lost, and returns the reason.
-async fn watch_over<R: Role>(server: &Shared<R>, session: &mut Session<R>, pauses: &mut Pauses) -> Failure {
-    let Session { live, driver, place } = session;
-    let why = tokio::select! {
-        // `biased` makes the simulation deterministic.
-        biased;
-        _ = &mut driver.0 => "the server closed the connection",
-        () = live.poisoned.told.notified() => match live.is_out_of_step() {
-            true => "the node has given a slot away",
-            false => "the server has become a replica",
-        },
-        () = replaced(server, place.as_ref()) => "the sentinels name another primary",
-        () = beats(server, live, place.as_ref(), pauses) => "the server stopped answering",
-    };
-    Failure::new(LockErrorKind::Unavailable, why)
 }
 
 /// Requests the server's time repeatedly. Returns when the server stops answering.
