@@ -13,10 +13,10 @@ use super::command::Server;
 use super::config::{Address, Config};
 use super::error::Failure;
 use super::keyspace::supported;
-use super::link::{PING_KEY, Shared, dial};
+use super::link::{self, PING_KEY, Shared};
 use super::primary::Primary;
 use super::slot;
-use crate::backend::remote::{deadline::LONGEST_KEPT, tries};
+use crate::backend::remote::deadline::LONGEST_KEPT;
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Finding, GrantId, Heartbeat, LatchState,
     LatchStep, Listed, Listener, LockInfo, Ping, Released, Renew, Renewal, WAITER_LEASE, Waiting,
@@ -132,12 +132,8 @@ impl Redis {
             return Ok(Self { topology: Topology::Cluster(router) });
         }
         let shared = Arc::new(Shared::new(config, Primary::alone())?);
-        let limit = shared.config.connect_timeout;
-        let dialled = tries::connect(shared.address(), limit, |left| Box::pin(dial(&shared, left))).await;
-        match dialled {
-            Ok(session) => Ok(Self { topology: Topology::One(Arc::new(Server::new(shared, Some(session)))) }),
-            Err(failure) => Err(failure.to_error(shared.address())),
-        }
+        let session = link::first(&shared).await?;
+        Ok(Self { topology: Topology::One(Arc::new(Server::new(shared, Some(session)))) })
     }
 
     fn config(&self) -> &Config {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::router::Router;
-use crate::backend::redis::command::FenceOf;
 use crate::backend::redis::command::Server;
+use crate::backend::redis::command::fence_of;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::slot;
 use crate::backend::remote::join_all;
@@ -146,7 +146,7 @@ impl Router {
                 Failure::new(LockErrorKind::Unavailable, "the nodes gave no fencing token").in_doubt()
             );
         };
-        let of = FenceOf(claim).to_string();
+        let of = fence_of(claim);
         for (part, fence) in fences {
             // The key with the largest token needs no second request.
             if fence < largest {

@@ -1,6 +1,5 @@
 //! Acquires locks, queues claims, and sends the heartbeats of waiters.
 
-use std::fmt;
 use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
@@ -231,17 +230,12 @@ pub(super) fn fence_ttl(lease: Duration) -> Duration {
     leases.saturating_add(FENCE_AT_LEAST)
 }
 
-/// The holder of a fencing token, for the scripts: the owner token. After a hand-off within the process, a colon and
-/// the number of the hand-off follow.
-pub(crate) struct FenceOf<'a>(pub(crate) &'a Claim);
-
-impl fmt::Display for FenceOf<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.owner.token().as_str())?;
-        match self.0.handoffs {
-            0 => Ok(()),
-            turn => write!(f, ":{turn}"),
-        }
+/// Returns the holder of a fencing token, for the scripts: the owner token. After a hand-off within the process, a colon
+/// and the number of the hand-off follow.
+pub(crate) fn fence_of(claim: &Claim) -> String {
+    match (claim.owner.token(), claim.handoffs) {
+        (token, 0) => token.as_str().to_owned(),
+        (token, turn) => format!("{}:{turn}", token.as_str()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Makes fencing tokens on request.
 
-use super::acquire::{FenceOf, fence_ttl};
+use super::acquire::{fence_of, fence_ttl};
 use super::release::needs_value;
 use super::reply::fence as read_fence;
 use super::server::Server;
@@ -16,7 +16,7 @@ impl<R: Role> Server<R> {
     /// Makes the fencing token of a grant, or returns the reason why this owner has lost the grant.
     pub(crate) async fn fence(&self, claim: &Claim) -> Result<Result<FencingToken, LossReason>, Failure> {
         let own = claim.own_fence().map_or(0, FencingToken::get);
-        self.fence_above(claim, own, &FenceOf(claim).to_string()).await
+        self.fence_above(claim, own, &fence_of(claim)).await
     }
 
     /// Makes a fencing token that is larger than `own`. A repeated request with the same `of` returns the same token.

@@ -8,7 +8,7 @@ use super::reply::conflict;
 use super::server::Server;
 use crate::backend::conflict::Use;
 use crate::backend::redis::error::Failure;
-use crate::backend::redis::link::Channel;
+use crate::backend::redis::link::digits;
 use crate::backend::redis::primary::Primary;
 use crate::backend::redis::scripts::Script;
 use crate::backend::redis::units::millis;
@@ -24,7 +24,7 @@ impl Server<Primary> {
             LatchStep::Wait { process, .. } => {
                 // Subscribes before the step is sent, so that no message after the step is missed.
                 live.subscribe_waiters(self.shared().listeners(), key).await?;
-                ("wait", Channel(*process).to_string(), 0)
+                ("wait", digits(*process), 0)
             }
             LatchStep::Look => ("look", String::new(), 0),
         };

@@ -12,6 +12,6 @@ mod renew;
 pub(crate) mod reply;
 mod server;
 
-pub(crate) use acquire::{FenceOf, is_plain};
+pub(crate) use acquire::{fence_of, is_plain};
 pub(crate) use renew::{PER_SCRIPT, Verdict};
 pub(crate) use server::Server;

@@ -27,9 +27,9 @@ use crate::backend::redis::config::Endpoint;
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::redis::keyspace::Keyspace;
 use crate::backend::redis::scripts::{Script, Scripts};
-use crate::backend::remote::{Words, race, socket};
+use crate::backend::remote::{Words, race, socket, tries};
 use crate::clock::Clock;
-use crate::error::LockErrorKind;
+use crate::error::{LockErrorKind, Result as LockResult};
 use crate::simulation;
 
 /// A connection and the task that drives it.
@@ -43,6 +43,13 @@ pub(crate) struct Session<R: Role> {
 
 /// A connection without a session, the task that drives it, and the reasons to drop it.
 type Opened = (MultiplexedConnection, Driver, Arc<Poisoned>);
+
+/// Opens the first connection of a store within its `connect_timeout`.
+pub(crate) async fn first<R: Role>(server: &Shared<R>) -> LockResult<Session<R>> {
+    let limit = server.config.connect_timeout;
+    let dialled = tries::connect(server.address(), limit, |left| Box::pin(dial(server, left))).await;
+    dialled.map_err(|failure| failure.to_error(server.address()))
+}
 
 /// Connects once, within `deadline`.
 pub(crate) async fn dial<R: Role>(server: &Shared<R>, deadline: Duration) -> Result<Session<R>, Failure> {

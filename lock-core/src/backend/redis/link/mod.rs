@@ -27,8 +27,10 @@ pub(crate) use call::Reply;
 pub(crate) use clock::micros;
 pub(crate) use clock::server_time;
 pub(crate) use connection::Connection;
-pub(crate) use dial::{Progress, Session, dial, open};
-pub(crate) use messages::Channel;
+#[cfg(feature = "redlock")]
+pub(crate) use dial::dial;
+pub(crate) use dial::{Progress, Session, first, open};
+pub(crate) use messages::digits;
 pub(crate) use probe::{field, parsed, text, version_of};
 pub(crate) use rights::KEY as PING_KEY;
 pub(crate) use role::{Greeting, Role};

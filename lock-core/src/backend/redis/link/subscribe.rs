@@ -29,12 +29,9 @@ impl<S: SessionState> Connection<S> {
             let (live, listeners) = (Arc::clone(self), Arc::clone(listeners));
             tokio::spawn(async move {
                 let _one = live.subscriptions.alone().await;
-                // Each channel needs its own command: see `subscribe_waiters`.
-                for channel in messages::held_channels(&listeners) {
-                    if let Err(error) = live.multiplexed().subscribe(channel).await {
-                        tracing::debug!(%error, "holders are not told when their lock is taken by force");
-                        return;
-                    }
+                let channels = messages::held_channels(&listeners);
+                if let Err(error) = live.multiplexed().subscribe(channels).await {
+                    tracing::debug!(%error, "holders are not told when their lock is taken by force");
                 }
             });
         }

@@ -18,8 +18,7 @@ use crate::backend::redis::Redis;
 use crate::backend::redis::command::Server;
 use crate::backend::redis::config::{Address, Config};
 use crate::backend::redis::error::Failure;
-use crate::backend::redis::link::{Session, Shared, dial};
-use crate::backend::remote::tries;
+use crate::backend::redis::link::{self, Session, Shared, dial};
 use crate::backoff::Pauses;
 use crate::clock::Clock;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -60,12 +59,8 @@ impl Voter {
         current_runtime()?;
         let options = options.checked()?;
         let Candidate { server, .. } = Candidate::new(one_server(url)?, options)?;
-        let limit = server.config.connect_timeout;
-        let dialled = tries::connect(server.address(), limit, |left| Box::pin(dial(&server, left))).await;
-        match dialled {
-            Ok(session) => Ok(Self { server: Server::new(server, Some(session)) }),
-            Err(failure) => Err(failure.to_error(server.address())),
-        }
+        let session = link::first(&server).await?;
+        Ok(Self { server: Server::new(server, Some(session)) })
     }
 
     /// Connects to all voters of a quorum, in the order of `urls`. A majority must answer within the `connect_timeout`.

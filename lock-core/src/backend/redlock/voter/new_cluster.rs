@@ -12,10 +12,8 @@ use super::options::VoterOptions;
 use super::probe;
 use super::scripts::MARKER;
 use crate::backend::redis::error::Failure;
-use crate::backend::redis::link::Shared;
-use crate::backend::redis::link::{Session, dial, text};
+use crate::backend::redis::link::{self, Session, Shared, text};
 use crate::backend::redis::primary::Primary;
-use crate::backend::remote::tries;
 use crate::error::{LockErrorKind, Result};
 use crate::runtime::current_runtime;
 
@@ -68,14 +66,8 @@ impl Voter {
             // The server is not dialled as a voter: admitting a voter registers the server, and that begins the
             // quarantine.
             let server = Arc::new(Shared::new(config, Primary::alone())?);
-            let limit = server.config.connect_timeout;
-            let told = async {
-                let dialled = tries::connect(server.address(), limit, |left| Box::pin(dial(&server, left)));
-                let session = dialled.await?;
-                empty(&session).await?;
-                Ok::<_, Failure>(session)
-            };
-            let session = told.await.map_err(|failure| failure.to_error(server.address()))?;
+            let session = link::first(&server).await?;
+            empty(&session).await.map_err(|failure| failure.to_error(server.address()))?;
             all.push((server, session));
         }
         // All servers are checked before the first marker is written, so that a refusal changes no server.
