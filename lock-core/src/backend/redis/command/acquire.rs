@@ -171,12 +171,6 @@ pub(crate) fn is_plain(claim: &Claim) -> bool {
     claim.mode == Mode::Exclusive && claim.queue == Queue::Barging && !claim.fencing && claim.more.is_empty()
 }
 
-/// Returns whether the first five arguments are enough for the acquire script, which then runs its short path.
-fn has_short_form(claim: &Claim, ask: Ask) -> bool {
-    let exclusive = claim.mode == Mode::Exclusive && claim.queue == Queue::Barging;
-    exclusive && claim.fencing && !ask.enqueues() && !claim.key.as_str().contains('}')
-}
-
 /// Returns `SET key value NX PX ttl`.
 fn set(claim: &Claim, value: &str) -> Cmd {
     let key = claim.key.as_str();
@@ -195,9 +189,6 @@ fn one_key(
     let key = claim.key.as_str();
     let mut command = live.scripts.call(Script::Acquire, iter::once(key), 8, value.len() + 140);
     common(&mut command, claim, (token, value), end);
-    if has_short_form(claim, ask) {
-        return command;
-    }
     command.arg(&*code(claim));
     match ask {
         Ask::Probe | Ask::Try => command.arg(""),

@@ -7,7 +7,6 @@
 --          3  lease in ms
 --          4  deadline: server time in us; a request that arrives later was abandoned by its client and must do nothing
 --          5  how long to remember the last fencing token, in ms; "0": the claim needs no fencing token
---          6 to 8 may be absent if the claim is exclusive, not queued, may overtake a queue, and the key has no `}`:
 --          6  mode: `x`, `s`, `p<of>` or `p<of>x<n>`
 --          7  the claim is queued only if fewer claims than this wait; "": the claim is not queued
 --          8  "1": the claim may overtake a queue whose holder has expired. The claim is not queued while an owner of
@@ -45,23 +44,19 @@ if #text > #ARGV[4] or #text == #ARGV[4] and text > ARGV[4] then
   return {-1, text - 0}
 end
 
--- These variables are for take.lua. A claim in the short form (without ARGV 6 to 8) may ignore the queue, as a plain
--- SET does.
-local may_take, waiters, names, held = true, false, nil, nil
-if ARGV[6] then
-  -- The same as `names_of` in lib.lua.
-  names = '{' .. KEYS[1] .. '}:'
-  if string.find(KEYS[1], '}', 1, true) then
-    names = (string.match(KEYS[1], '^[^{]*({[^}]+})') or '') .. names
-  end
-  -- Reads the holder if the key is probably held: the claim requests a queue entry, or its plain SET has failed.
-  local enqueues, barges = ARGV[7] ~= '', ARGV[8] == '1'
-  if enqueues or barges and ARGV[5] == '0' then
-    held = redis.pcall('GETRANGE', KEYS[1], '0', VALUE_END)
-  end
-  may_take = ARGV[6] == 'x' and (held == nil or held == '')
-  if may_take and (enqueues or not barges) then
-    -- If there is a queue, the last part of the script serves the oldest entry before this claim.
-    may_take, waiters = call('EXISTS', names .. 'q') == 0, 0
-  end
+-- These variables are for the next parts of the script.
+local names, held, waiters = '{' .. KEYS[1] .. '}:', nil, false
+-- The same as `names_of` in lib.lua.
+if string.find(KEYS[1], '}', 1, true) then
+  names = (string.match(KEYS[1], '^[^{]*({[^}]+})') or '') .. names
+end
+-- Reads the holder if the key is probably held: the claim requests a queue entry, or its plain SET has failed.
+local enqueues, barges = ARGV[7] ~= '', ARGV[8] == '1'
+if enqueues or barges and ARGV[5] == '0' then
+  held = redis.pcall('GETRANGE', KEYS[1], '0', VALUE_END)
+end
+local may_take = ARGV[6] == 'x' and (held == nil or held == '')
+if may_take and (enqueues or not barges) then
+  -- If there is a queue, the last part of the script serves the oldest entry before this claim.
+  may_take, waiters = call('EXISTS', names .. 'q') == 0, 0
 end

@@ -5,16 +5,12 @@
 --
 -- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, HANDOFF_LEN, VALUE_END, MARK, MARK_AT, WAITER_LEASE, QUEUE_TTL,
 --            SPAN_LEN: see lib.lua
-if not ARGV[6] then
-  ARGV[6], ARGV[7], ARGV[8] = 'x', '', '1'
-end
-names = names or '{' .. KEYS[1] .. '}:'
 local now = text - 0
 if #ARGV[6] == 1 then
   held = held or redis.pcall('GETRANGE', KEYS[1], '0', VALUE_END)
   -- GETRANGE returns '' for a missing key and for an empty string. The last part of the script distinguishes the two.
   if type(held) == 'string' and held ~= '' and string.find(held, ARGV[1], 1, true) ~= 1 then
-    local token, enqueues, barges = ARGV[1], ARGV[7] ~= '', ARGV[8] == '1'
+    local token = ARGV[1]
     local queue, waiting = names .. 'q', names .. 'w'
     local own = string.sub(held, 1, HANDOFF_LEN) == string.sub(token, 1, HANDOFF_LEN)
     local others, place, kept, dead, fresh = call('HLEN', waiting), nil, 0, false, false

@@ -3,14 +3,15 @@
 -- the requested fencing token. This part is the hot path of `.fencing(true)`. So in the usual case it matches no
 -- pattern, formats no number, defines no function and makes only two calls.
 --
--- Uses     call: `redis.call`; text: server time in us, 16 digits; names: prefix of the helper keys, nil for `{key}:`;
---          may_take: whether the key may be acquired; waiters: the number of waiters, false if not counted
+-- Uses     call: `redis.call`; text: server time in us, 16 digits; names: prefix of the helper keys, may be nil without
+--          a fencing token; may_take: whether the key may be acquired; waiters: the number of waiters, false if not
+--          counted
 -- Constants  FENCE_LEN: length of `<fencing token> <owner token>`
 if may_take and call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[3]) then
   if ARGV[5] == '0' then
     return waiters and text - 0 or {1, text - 0, waiters}
   end
-  local fence_key = names and names .. 'f' or '{' .. KEYS[1] .. '}:f'
+  local fence_key = names .. 'f'
   local last = redis.pcall('SET', fence_key, text .. ' ' .. ARGV[1], 'PX', ARGV[5], 'GET')
   -- Usually the server remembers no token, or an earlier token. `last` and `text` begin with 16 digits, so the texts
   -- compare like their numbers.
