@@ -187,6 +187,13 @@ impl LockError {
         self
     }
 
+    /// Removes the mark of [`nothing_taken`](Self::nothing_taken).
+    #[cfg(feature = "redlock")]
+    pub(crate) fn ambiguous(mut self) -> Self {
+        self.0.nothing_taken = false;
+        self
+    }
+
     /// Returns whether the store may have executed the request despite this error.
     pub(crate) fn is_ambiguous(&self) -> bool {
         !self.0.nothing_taken

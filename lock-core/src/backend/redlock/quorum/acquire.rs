@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answers::{Reply, grants, largest_token, merge, no_quorum};
+use super::answers::{Reply, grants, largest_token, merge, no_quorum, refusal};
 use super::backend::Inner;
 use super::deadline::{Deadline, Detached};
 use super::fanout::Fanout;
@@ -286,11 +286,7 @@ impl<B: Backend> Inner<B> {
                 }
                 return Ok(Attempt::Held(merge(self.nodes.len(), &held, granted)));
             }
-            Why::Refused => {
-                let mut errors = failures.into_iter().filter_map(|(_, error)| error);
-                let refusal = errors.find(|error| !error.is_temporary());
-                refusal.expect("BUG: more than half refused").or_key(&attempt.claim.key)
-            }
+            Why::Refused => refusal(failures).or_key(&attempt.claim.key),
             Why::NoQuorum => {
                 let answered = |(_, error): &(_, Option<LockError>)| {
                     error.as_ref().is_some_and(|error| !error.is_temporary() || error.retry_after().is_some())

@@ -124,6 +124,14 @@ pub(super) fn no_quorum(nodes: usize, what: &str, failures: Vec<(&str, Option<Lo
     }
 }
 
+/// Returns the error of a call that too many nodes refused permanently: the first refusal.
+pub(super) fn refusal(failures: Vec<(&str, Option<LockError>)>) -> LockError {
+    let mut errors = failures.into_iter().filter_map(|(_, error)| error);
+    let refusal = errors.find(|error| !error.is_temporary()).expect("BUG: more than half refused");
+    // That one node took nothing proves nothing about the other nodes.
+    refusal.ambiguous()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

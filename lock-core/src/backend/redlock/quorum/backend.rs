@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use super::answers::no_quorum;
 use super::deadline::{Deadline, Detached};
 use super::ledger::OwnerLedger;
 use super::node::Node;
@@ -154,6 +155,20 @@ impl<B> Inner<B> {
         // fail unnecessarily.
         let enough = self.nodes.iter().enumerate().filter(sound).count() >= majority(self.nodes.len());
         move |node| enough && self.nodes[node].is_suspect()
+    }
+
+    /// Returns the error of a call without a majority, from the answers of the nodes in their order.
+    pub(super) fn no_majority<T>(
+        &self,
+        what: &str,
+        answers: impl IntoIterator<Item = Option<Result<T>>>,
+    ) -> LockError {
+        let failures = self.nodes.iter().zip(answers).filter_map(|(node, answer)| match answer {
+            Some(Ok(_)) => None,
+            Some(Err(error)) => Some((node.name(), Some(error))),
+            None => Some((node.name(), None)),
+        });
+        no_quorum(self.nodes.len(), what, failures.collect())
     }
 
     /// Returns an error if a quorum does not support the claim. Does no I/O.

@@ -1,8 +1,6 @@
 //! The doctor of a quorum, which checks each node and the number of nodes.
 
-use super::answers::no_quorum;
 use super::backend::Inner;
-use super::node::Node;
 use super::votes::majority;
 use crate::backend::redis::doctor::of_all;
 use crate::backend::remote::join_all;
@@ -19,10 +17,7 @@ impl<B: Backend> Inner<B> {
         if answers.iter().any(|(_, answer)| answer.is_ok()) {
             return Ok(of_nodes(answers));
         }
-        let names = self.nodes.iter().map(Node::name);
-        let failures: Vec<(&str, Option<LockError>)> =
-            names.zip(answers).filter_map(|(name, (_, answer))| Some((name, Some(answer.err()?)))).collect();
-        Err(no_quorum(self.nodes.len(), "answer", failures))
+        Err(self.no_majority("answer", answers.into_iter().map(|(_, answer)| Some(answer))))
     }
 }
 

@@ -9,13 +9,13 @@
 use std::sync::Arc;
 
 use super::acquire::silent;
-use super::answers::no_quorum;
+use super::answers::{no_quorum, refusal};
 use super::backend::Inner;
 use super::fanout::Fanout;
 use super::ledger::Tracked;
 use super::round::{Disposition, RoundHandle};
 use super::timing::{self, Waiting};
-use super::votes::{Kept, majority, renewal_verdict};
+use super::votes::{Kept, majority, max_failures, renewal_verdict};
 use crate::backend::{Backend, Claim, FencingToken, Renew, Renewal};
 use crate::error::{LockError, LossReason, Result};
 
@@ -51,7 +51,7 @@ impl<B: Backend> Inner<B> {
                 }
             })
             .await;
-        let (tokens, _) = self.sort(claim, "give a fencing token", answers)?;
+        let tokens = self.sort(claim, "give a fencing token", answers)?;
         let largest = tokens.iter().copied().max().expect("BUG: a majority is not empty");
         Ok((largest, tokens.iter().filter(|token| **token == largest).count()))
     }
@@ -158,18 +158,18 @@ impl<B: Backend> Inner<B> {
         answers.iter().enumerate().filter(missing).count()
     }
 
-    /// Returns the values of a majority and the number of other nodes. Without a majority, returns an error: a loss if
-    /// a majority does not have the grant, otherwise no quorum.
+    /// Returns the values of a majority. Without a majority, returns an error: a loss if a majority does not have the
+    /// grant, a refusal if too many nodes refuse permanently, otherwise no quorum.
     pub(super) fn sort<T>(
         &self,
         claim: &Claim,
         what: &str,
         answers: Vec<Option<Answer<T>>>,
-    ) -> Result<(Vec<T>, usize)> {
+    ) -> Result<Vec<T>> {
         let nodes = self.nodes.len();
         // The wait is over, so a node without an answer counts as neither yes nor no.
         let verdict = renewal_verdict(nodes, yes(&answers), no(&answers), 0);
-        let (mut said, mut failures, mut loss) = (Vec::new(), Vec::new(), None);
+        let (mut said, mut failures, mut refused, mut loss) = (Vec::new(), Vec::new(), 0, None);
         for (node, answer) in self.nodes.iter().zip(answers) {
             match answer {
                 Some(Answer::Yes(value)) => said.push(value),
@@ -177,15 +177,20 @@ impl<B: Backend> Inner<B> {
                     failures.push((node.name(), Some(silent("it does not have the grant"))));
                     loss = loss.or(Some(error));
                 }
-                Some(Answer::Failed(error)) => failures.push((node.name(), Some(error))),
+                Some(Answer::Failed(error)) => {
+                    refused += usize::from(!error.is_temporary());
+                    failures.push((node.name(), Some(error)));
+                }
                 None => failures.push((node.name(), None)),
             }
         }
         match (verdict, loss) {
-            (Kept::Yes, _) => Ok((said, failures.len())),
+            (Kept::Yes, _) => Ok(said),
             // Only a majority without the grant proves the loss. Otherwise the holder keeps the lock until its
             // deadline.
             (Kept::No, Some(loss)) => Err(loss.or_key(&claim.key)),
+            // The other nodes are not a majority, so a repeated request would fail too.
+            _ if refused > max_failures(nodes) => Err(refusal(failures).or_key(&claim.key)),
             _ => Err(no_quorum(nodes, what, failures).with_key(&claim.key)),
         }
     }
@@ -206,4 +211,48 @@ fn yes<T>(answers: &[Option<Answer<T>>]) -> usize {
 
 fn no<T>(answers: &[Option<Answer<T>>]) -> usize {
     answers.iter().filter(|answer| matches!(answer, Some(Answer::No(_)))).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::memory::Memory;
+    use crate::backend::redlock::quorum::Quorum;
+    use crate::error::LockErrorKind;
+    use crate::key::Key;
+    use crate::owner::{Identity, OwnerRecord, OwnerSource};
+
+    #[test]
+    fn a_majority_of_answers_is_needed_for_a_loss_and_for_a_refusal() {
+        let quorum = Quorum::new(vec![Memory::new(), Memory::new(), Memory::new()]).expect("odd");
+        let (key, owner) = (Key::new("k").expect("a key"), OwnerSource::new().expect("random bytes").mint());
+        let record = OwnerRecord::new(Arc::new(Identity::of_this_process("test")), None);
+        let claim = Claim::new(key, owner, std::time::Duration::from_secs(10), record);
+        let answer = |letter| match letter {
+            'y' => Some(Answer::Yes(())),
+            'n' => Some(Answer::No(LockError::lost(&claim.key, LossReason::Taken))),
+            'r' => {
+                let refusal = LockError::new(LockErrorKind::InvalidRequest, "another mode");
+                Some(Answer::Failed(refusal.nothing_taken()))
+            }
+            'u' => Some(Answer::Failed(silent("no answer"))),
+            _ => None,
+        };
+        let table = [
+            (None, "yyy yyn y.y ryy"),
+            (Some(LockErrorKind::Lost), "nnn nny rnn n.n"),
+            (Some(LockErrorKind::InvalidRequest), "rrr yrr rnr r.r"),
+            (Some(LockErrorKind::NoQuorum), "uuu yur yn. rnu ynr ... r.."),
+        ];
+        for (expected, cases) in table {
+            for case in cases.split(' ') {
+                let sorted = quorum.0.sort(&claim, "answer", case.chars().map(answer).collect());
+                assert_eq!(sorted.as_ref().err().map(LockError::kind), expected, "{case}");
+                assert!(
+                    !sorted.is_err_and(|error| !error.is_ambiguous()),
+                    "{case}: a node may have the grant"
+                );
+            }
+        }
+    }
 }

@@ -1,8 +1,6 @@
 //! Pings each node of a quorum.
 
-use super::answers::no_quorum;
 use super::backend::Inner;
-use super::node::Node;
 use crate::backend::remote::join_all;
 use crate::backend::{Backend, BoxFuture, Ping};
 use crate::error::Result;
@@ -17,8 +15,6 @@ impl<B: Backend> Inner<B> {
         if let Some(merged) = Ping::of_most(&answers) {
             return Ok(merged);
         }
-        let names = self.nodes.iter().map(Node::name);
-        let failures = names.zip(answers).filter_map(|(name, (_, answer))| Some((name, Some(answer.err()?))));
-        Err(no_quorum(self.nodes.len(), "answer the ping", failures.collect()))
+        Err(self.no_majority("answer the ping", answers.into_iter().map(|(_, answer)| Some(answer))))
     }
 }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::acquire::silent;
-use super::answers::no_quorum;
 use super::backend::Inner;
 use super::fanout::Fanout;
 use super::fence::Answer;
 use super::round::{Disposition, RoundHandle};
 use super::timing::{self, Waiting};
-use super::votes::{GivenBack, Kept, Releases, renewal_verdict};
+use super::votes::{GivenBack, Releases};
 use crate::backend::{Backend, Claim, Released, Renewal};
 use crate::error::{LockError, LossReason, Result};
 
@@ -74,7 +73,9 @@ impl<B: Backend> Inner<B> {
             Some(GivenBack::Released) => Ok(Released::Released),
             Some(GivenBack::Taken) => Ok(Released::Taken),
             Some(GivenBack::Expired) => Ok(Released::Expired),
-            Some(GivenBack::Unknown | GivenBack::Open) | None => Err(self.not_released(claim, answers)),
+            Some(GivenBack::Unknown | GivenBack::Open) | None => {
+                Err(self.no_majority("answer the release", answers).with_key(&claim.key))
+            }
         }
     }
 
@@ -96,16 +97,6 @@ impl<B: Backend> Inner<B> {
         releases
     }
 
-    fn not_released(&self, claim: &Claim, answers: Vec<Option<Result<Released>>>) -> LockError {
-        let nodes = self.nodes.iter().zip(answers);
-        let failures = nodes.filter_map(|(node, answer)| match answer {
-            Some(Ok(_)) => None,
-            Some(Err(error)) => Some((node.name(), Some(error))),
-            None => Some((node.name(), None)),
-        });
-        no_quorum(self.nodes.len(), "answer the release", failures.collect()).with_key(&claim.key)
-    }
-
     /// Turns an exclusive grant into a shared grant. The downgrade is complete when a majority has executed it. Until
     /// then, the grant is exclusive.
     pub(super) async fn downgrade(self: &Arc<Self>, claim: &Claim) -> Renewal {
@@ -124,47 +115,18 @@ impl<B: Backend> Inner<B> {
                 }
             })
             .await;
-        let count =
-            |wanted: fn(&Answer<_>) -> bool| answers.iter().flatten().filter(|one| wanted(one)).count();
-        let (yes, no) =
-            (count(|one| matches!(one, Answer::Yes(_))), count(|one| matches!(one, Answer::No(_))));
-        let given = answers.iter().flatten().filter_map(|one| match one {
-            Answer::Yes(lease) => Some(*lease),
-            Answer::No(_) | Answer::Failed(_) => None,
-        });
-        // The shortest lease counts, as for a grant: when it ends, the other nodes may not be a majority.
-        let lease = given.fold(claim.ttl, Duration::min);
-        match renewal_verdict(self.nodes.len(), yes, no, 0) {
-            Kept::Yes => {
+        match self.sort(claim, "share the lock", answers) {
+            Ok(leases) => {
+                // The shortest lease counts, as for a grant: when it ends, the other nodes may not be a majority.
+                let lease = leases.into_iter().fold(claim.ttl, Duration::min);
                 tracked.kept(sent, self.valid(sent, lease));
                 Renewal::Renewed { sent, lease, waiters: None }
             }
-            Kept::No => Renewal::NotOwned,
+            Err(error) if error.is_lost() => Renewal::NotOwned,
             // Nodes may have downgraded the grant without answering. Such a node answers a repeated request with yes,
             // so the caller repeats the request. Until then, the requests of the caller must name both forms of the
             // grant: see `Claim::mark_shared`.
-            Kept::Unknown | Kept::Open => Renewal::Unknown(self.not_downgraded(claim, answers)),
+            Err(error) => Renewal::Unknown(error),
         }
-    }
-
-    /// Returns the error of a downgrade without a majority. If a majority refused permanently, returns one of these
-    /// refusals.
-    fn not_downgraded(&self, claim: &Claim, answers: Vec<Option<Answer<Duration>>>) -> LockError {
-        let permanent = |answer: &Option<Answer<Duration>>| matches!(answer, Some(Answer::Failed(error)) if !error.is_temporary());
-        let refused = answers.iter().filter(|answer| permanent(answer)).count();
-        if renewal_verdict(self.nodes.len(), 0, refused, 0) == Kept::No {
-            let refusal = answers.into_iter().flatten().find_map(|answer| match answer {
-                Answer::Failed(error) if !error.is_temporary() => Some(error),
-                _ => None,
-            });
-            return refusal.expect("BUG: they were counted").or_key(&claim.key);
-        }
-        let nodes = self.nodes.iter().zip(answers);
-        let failures = nodes.filter_map(|(node, answer)| match answer {
-            Some(Answer::Yes(_)) => None,
-            Some(Answer::No(error) | Answer::Failed(error)) => Some((node.name(), Some(error))),
-            None => Some((node.name(), None)),
-        });
-        no_quorum(self.nodes.len(), "share the lock", failures.collect()).with_key(&claim.key)
     }
 }

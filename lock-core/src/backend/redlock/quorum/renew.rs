@@ -4,7 +4,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::acquire::silent;
-use super::answers::no_quorum;
 use super::backend::Inner;
 use super::fanout::Fanout;
 use super::ledger::Tracked;
@@ -154,17 +153,15 @@ impl<B: Backend> Inner<B> {
     }
 
     fn not_renewed(&self, part: &Part, number: usize, answers: &mut [Option<Answers>]) -> LockError {
-        let nodes = self.nodes.iter().zip(answers);
-        let failures = nodes.filter_map(|(node, answers)| {
-            let answer = answers.as_mut().and_then(|answers| answers.as_mut()?.get_mut(number));
-            match answer.map(|answer| std::mem::replace(answer, Renewal::NotOwned)) {
-                Some(Renewal::Renewed { .. }) => None,
-                Some(Renewal::NotOwned) => Some((node.name(), Some(silent("it does not have the grant")))),
-                Some(Renewal::Unknown(error)) => Some((node.name(), Some(error))),
-                None => Some((node.name(), None)),
-            }
+        let answers = answers.iter_mut().map(|answers| {
+            let answer = answers.as_mut()?.as_mut()?.get_mut(number)?;
+            Some(match std::mem::replace(answer, Renewal::NotOwned) {
+                Renewal::Renewed { .. } => Ok(()),
+                Renewal::NotOwned => Err(silent("it does not have the grant")),
+                Renewal::Unknown(error) => Err(error),
+            })
         });
-        no_quorum(self.nodes.len(), "renew the lease", failures.collect()).with_key(&part.claim.key)
+        self.no_majority("renew the lease", answers).with_key(&part.claim.key)
     }
 }
 
