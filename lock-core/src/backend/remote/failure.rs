@@ -34,6 +34,8 @@ pub(crate) struct Failure<R> {
     text: Cow<'static, str>,
     /// The key that caused the failure, for a request for several keys.
     key: Option<Key>,
+    /// The time after which another attempt is useful, if the server has announced it.
+    retry_after: Option<Duration>,
     pub(crate) reaction: R,
 }
 
@@ -46,7 +48,8 @@ impl<R: Default> Failure<R> {
             LockErrorKind::Unavailable => Outlook::Temporary,
             _ => Outlook::Permanent,
         };
-        Self { kind, outlook, doubt: false, text: text.into(), key: None, reaction: R::default() }
+        let (text, reaction) = (text.into(), R::default());
+        Self { kind, outlook, doubt: false, text, key: None, retry_after: None, reaction }
     }
 
     /// Returns the failure of a call whose deadline passed after its request was sent.
@@ -110,6 +113,13 @@ impl<R> Failure<R> {
         Self { key: self.key.or_else(|| Some(key.clone())), ..self }
     }
 
+    /// Adds the time after which another attempt is useful.
+    #[cfg(feature = "redlock")]
+    #[must_use]
+    pub(crate) fn with_retry_after(self, after: Duration) -> Self {
+        Self { retry_after: Some(after), ..self }
+    }
+
     /// Appends to the error text how often a connection was tried, and within which time.
     #[must_use]
     pub(crate) fn after(self, tries: u32, limit: Duration) -> Self {
@@ -153,7 +163,8 @@ impl<R> Failure<R> {
     /// Returns the error for a caller. `store` names the store and its address.
     pub(crate) fn error_of(&self, store: impl fmt::Display) -> LockError {
         let doubt = if self.doubt { "; the request may have been executed" } else { "" };
-        let error = LockError::new(self.kind, format!("{store}: {}{doubt}", self.text));
+        let error = LockError::new(self.kind, format!("{store}: {}{doubt}", self.text))
+            .with_retry_after(self.retry_after);
         let error = match &self.key {
             Some(key) => error.with_key(key),
             None => error,

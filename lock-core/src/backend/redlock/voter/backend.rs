@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::refusal::Refusal;
+use super::refusal;
 use super::role::VoterRole;
 use super::state::VoterState;
 use crate::backend::redis::command::Server;
@@ -143,9 +143,9 @@ impl Backend for Voter {
 
     async fn ping(&self) -> Result<Ping> {
         let ping = self.server.ping(PING_KEY).await?;
-        match Refusal::now(self.state()) {
+        match refusal::now(self.state()) {
             None => Ok(ping),
-            Some(refusal) => Err(refusal.to_error(self.state())),
+            Some(refusal) => Err(self.server.error(&refusal)),
         }
     }
 

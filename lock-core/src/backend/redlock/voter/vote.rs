@@ -7,7 +7,7 @@ use ::redis::{Cmd, Value};
 
 use super::backend::{Voter, unsupported};
 use super::boot::Registration;
-use super::refusal::Refusal;
+use super::refusal::{clock_jumped, quarantined, too_long};
 use super::scripts::MARKER;
 use super::session::VoterSession;
 use super::state::VoterState;
@@ -36,8 +36,8 @@ impl VoterState {
         // A quarantine lasts for `max_ttl`. If the server forgot a longer lease, that lease could still be held after
         // the quarantine.
         if claim.ttl > self.max_ttl() {
-            let refusal = Refusal::TooLong { ttl: claim.ttl, max_ttl: self.max_ttl() };
-            return Err(refusal.to_error(self).with_key(&claim.key));
+            let refusal = too_long(claim.ttl, self.max_ttl());
+            return Err(refusal.to_error(self.address()).with_key(&claim.key));
         }
         Ok(())
     }
@@ -53,16 +53,16 @@ impl Voter {
         // The clock is checked before the request: if it was set, the server may end the lease at any time, and the
         // grant would not count.
         if let Some(left) = voter.distrusted(Clock::Suspend.now()) {
-            return Err(Refusal::ClockJumped { left, granted: false }.to_error(voter).with_key(&claim.key));
+            return Err(server.error(&clock_jumped(left)).with_key(&claim.key));
         }
         let end = Clock::Suspend.now().plus(deadline);
         // If a request was sent in time, the server may still grant the claim, and the quorum must release it.
         let answer = server.connections.attempt(deadline, claim, pin!(self.ask(claim, end))).await;
-        answer.map_err(|refusal| refusal.to_error(voter).or_key(&claim.key))
+        answer.map_err(|failure| server.error(&failure).or_key(&claim.key))
     }
 
     /// Requests the claim. No request of this call takes effect after `end`, when the caller times out.
-    async fn ask(&self, claim: &Claim, end: Moment) -> Result<Attempt, Refusal> {
+    async fn ask(&self, claim: &Claim, end: Moment) -> Result<Attempt, Failure> {
         let voter = self.state();
         let live = self.server.connections.get().await?;
         let session = &live.session;
@@ -89,31 +89,32 @@ impl Voter {
                     let grant = granted(claim, &reply)?;
                     return match voter.distrusted(Clock::Suspend.now()) {
                         None => Ok(Attempt::Granted(grant)),
-                        Some(left) => Err(Refusal::ClockJumped { left, granted: true }),
+                        // The server may end that lease at any time, and the quorum must release the grant.
+                        Some(left) => Err(clock_jumped(left).in_doubt()),
                     };
                 }
                 (0, rest) => return Ok(Attempt::Held(refused(claim, rest, reply.sent))),
-                (-2, rest) => return Err(clash(claim, rest).into()),
+                (-2, rest) => return Err(clash(claim, rest)),
                 // The marker is missing or belongs to another run: register the server, and then send the request
                 // again.
                 (-3, _) => session.register_again(&live).await?,
                 (-4, [max, ..]) => {
                     let max_ttl = Duration::from_millis(number(max)?);
-                    return Err(Refusal::TooLong { ttl: claim.ttl, max_ttl });
+                    return Err(too_long(claim.ttl, max_ttl));
                 }
                 (-5, [left, ..]) => {
                     let left = Duration::from_micros(number(left)?);
                     // The quarantine is reported now, so that listeners do not wait for the next heartbeat.
                     voter.quarantined(Clock::Suspend.now(), left);
                     let until = Duration::from_micros(u64::try_from(reply.now).unwrap_or(0)) + left;
-                    return Err(Refusal::Quarantined { left, until });
+                    return Err(quarantined(left, until));
                 }
                 // The request arrived too late, and the server did nothing. This answer contains a new reading of the
                 // clock, so the next request has a better time limit.
                 _ => {}
             }
         }
-        Err(unsettled(voter).into())
+        Err(unsettled(voter))
     }
 }
 
