@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::arrivals::{Arrivals, Deadlines};
+use super::arrivals::{Arrivals, Member};
 use super::compatibility::Usage;
 use crate::backend::{FencingToken, Mode};
 use crate::clock::Moment;
@@ -12,7 +12,6 @@ use crate::owner::{Owner, OwnerRecord};
 #[derive(Debug, Default)]
 pub(super) struct Holders {
     arrivals: Arrivals<Name, Holder>,
-    ends: Deadlines,
     /// Whether a holder may have several permits. Then the permits must be counted instead of the holders.
     several_permits: bool,
 }
@@ -67,41 +66,25 @@ impl Holders {
 
     /// Returns the holder with this owner that has released the key with `keep_for`, or has not, as `kept` says.
     pub(super) fn get(&self, owner: Owner, kept: bool) -> Option<&Holder> {
-        self.arrivals.get(self.position(&(owner, kept))?.1)
-    }
-
-    /// Returns the number and the position of a holder.
-    fn position(&self, name: &Name) -> Option<(u64, usize)> {
-        let number = self.arrivals.number(name)?;
-        Some((number, self.arrivals.position(number)?))
+        self.arrivals.find(&(owner, kept))
     }
 
     pub(super) fn push(&mut self, holder: Holder) {
         // A first holder resets the flag.
         self.several_permits = holder.permits > 1 || self.several_permits && self.len() > 0;
-        let end = holder.deadline;
-        let number = self.arrivals.push(holder.name(), holder);
-        self.ends.insert(end, number);
+        self.arrivals.push(holder.name(), holder);
     }
 
     /// Removes a holder. Returns whether it was there.
     pub(super) fn remove(&mut self, owner: Owner, kept: bool) -> bool {
-        let removed = self.arrivals.remove(&(owner, kept));
-        removed.map(|(number, _, holder)| self.ends.remove(holder.deadline, number)).is_some()
+        self.arrivals.remove(&(owner, kept)).is_some()
     }
 
-    /// Changes the holder that has not released the key, and files it anew.
+    /// Changes the holder that has not released the key. The change may release the key.
     pub(super) fn change<R>(&mut self, owner: Owner, change: impl FnOnce(&mut Holder) -> R) -> Option<R> {
         let name = (owner, false);
-        let (number, at) = self.position(&name)?;
-        let holder = self.arrivals.get_mut(at)?;
-        let before = holder.deadline;
-        let answer = change(holder);
-        let (end, now_named) = (holder.deadline, holder.name());
-        if end != before {
-            self.ends.remove(before, number);
-            self.ends.insert(end, number);
-        }
+        let number = self.arrivals.number(&name)?;
+        let (answer, now_named) = self.arrivals.change(number, |holder| (change(holder), holder.name()))?;
         if now_named != name {
             self.arrivals.rename(&name, now_named);
         }
@@ -109,21 +92,24 @@ impl Holders {
     }
 
     pub(super) fn soonest(&self) -> Option<Moment> {
-        self.ends.first()
+        self.arrivals.soonest()
     }
 
     pub(super) fn latest(&self) -> Option<Moment> {
-        self.ends.last()
+        self.arrivals.latest()
     }
 
     /// Drops the holders whose time is over.
     pub(super) fn expire(&mut self, now: Moment) {
-        while let Some(number) = self.ends.past(now)
-            && let Some((owner, kept)) =
-                self.arrivals.position(number).and_then(|at| self.arrivals.get(at)).map(Holder::name)
-        {
+        while let Some((owner, kept)) = self.arrivals.expired(now).map(Holder::name) {
             self.remove(owner, kept);
         }
+    }
+}
+
+impl Member for Holder {
+    fn end(&self) -> Option<Moment> {
+        Some(self.deadline)
     }
 }
 

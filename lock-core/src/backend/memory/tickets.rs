@@ -1,8 +1,6 @@
 //! The queue of one key, without I/O.
 
-use std::collections::BTreeSet;
-
-use super::arrivals::{Arrivals, Deadlines};
+use super::arrivals::{Arrivals, Member};
 use super::compatibility::{Compatibility, Usage};
 use super::ticket::{Ticket, Watcher};
 use crate::clock::Moment;
@@ -12,10 +10,6 @@ use crate::owner::Owner;
 #[derive(Debug, Default)]
 pub(super) struct Tickets {
     arrivals: Arrivals<Owner, Ticket>,
-    /// The deadlines of the tickets that are not awaited.
-    ends: Deadlines,
-    /// The numbers of the tickets that are awaited.
-    awaited: BTreeSet<u64>,
     /// The number of tickets at the front whose turn has come, because they are compatible with the holders and with
     /// each other. After the release of a holder, the true number may be larger until the next count.
     served: usize,
@@ -50,7 +44,7 @@ impl Tickets {
     }
 
     pub(super) fn get(&self, owner: Owner) -> Option<&Ticket> {
-        self.arrivals.get(self.position(owner)?)
+        self.arrivals.find(&owner)
     }
 
     /// Returns the number of tickets in front of the ticket of `owner`.
@@ -61,14 +55,11 @@ impl Tickets {
     pub(super) fn push(&mut self, ticket: Ticket) {
         // The first ticket of an empty queue resets the flag.
         self.several_permits = ticket.share.permits > 1 || self.several_permits && !self.is_empty();
-        let (filed, owner) = (Filed::new(&ticket), ticket.owner);
-        let number = self.arrivals.push(owner, ticket);
-        self.file(number, filed);
+        self.arrivals.push(ticket.owner, ticket);
     }
 
     pub(super) fn remove(&mut self, owner: Owner) -> Option<Ticket> {
-        let (number, at, ticket) = self.arrivals.remove(&owner)?;
-        self.unfile(number, Filed::new(&ticket));
+        let (at, ticket) = self.arrivals.remove(&owner)?;
         // A counted ticket was removed, because its claim was granted or gave up, or because it expired.
         if at < self.served {
             self.served -= 1;
@@ -77,22 +68,7 @@ impl Tickets {
     }
 
     pub(super) fn change<R>(&mut self, owner: Owner, change: impl FnOnce(&mut Ticket) -> R) -> Option<R> {
-        let number = self.arrivals.number(&owner)?;
-        self.change_numbered(number, change)
-    }
-
-    fn change_numbered<R>(&mut self, number: u64, change: impl FnOnce(&mut Ticket) -> R) -> Option<R> {
-        let ticket = self.arrivals.get_mut(self.arrivals.position(number)?)?;
-        let before = Filed::new(ticket);
-        let answer = change(ticket);
-        let after = Filed::new(ticket);
-        // The ticket moves to the other index, or to its new deadline in `ends`. With an outdated deadline, `expire`
-        // would drop a ticket that is alive.
-        if before != after {
-            self.unfile(number, before);
-            self.file(number, after);
-        }
-        Some(answer)
+        self.arrivals.change(self.arrivals.number(&owner)?, change)
     }
 
     /// Counts the tickets whose turn has come. Returns the usage of the key as if all of them held it.
@@ -142,67 +118,39 @@ impl Tickets {
 
     /// Runs `call` on each awaited ticket whose turn has come.
     pub(super) fn call(&mut self, mut call: impl FnMut(&mut Ticket)) {
-        while let Some(number) = self.awaited.first().copied()
+        while let Some(number) = self.arrivals.first_endless()
             && self.arrivals.position(number).is_some_and(|at| at < self.served)
         {
             // After `call`, the ticket is no longer awaited, because its watchers were called. So the loop ends.
-            self.change_numbered(number, &mut call);
+            self.arrivals.change(number, &mut call);
         }
     }
 
     /// Returns the first watcher that was not called yet, of the first awaited ticket.
     pub(super) fn first_watcher(&mut self) -> Option<&mut Watcher> {
-        let at = self.arrivals.position(*self.awaited.first()?)?;
+        let at = self.arrivals.position(self.arrivals.first_endless()?)?;
         self.arrivals.get_mut(at)?.uncalled()
     }
 
     pub(super) fn soonest(&self) -> Option<Moment> {
-        self.ends.first()
+        self.arrivals.soonest()
     }
 
     pub(super) fn are_all_dead(&self, now: Moment) -> bool {
-        self.awaited.is_empty() && self.ends.last().is_none_or(|end| end.is_past(now))
+        self.arrivals.latest().is_none_or(|end| end.is_past(now))
     }
 
     /// Drops the tickets that have expired.
     pub(super) fn expire(&mut self, now: Moment) {
-        // `ends` contains no awaited ticket, because such a ticket lives as long as its watcher.
-        while let Some(number) = self.ends.past(now)
-            && let Some(owner) =
-                self.arrivals.position(number).and_then(|at| self.arrivals.get(at)).map(|it| it.owner)
-        {
+        while let Some(owner) = self.arrivals.expired(now).map(|ticket| ticket.owner) {
             self.remove(owner);
         }
     }
-
-    fn file(&mut self, number: u64, filed: Filed) {
-        match filed {
-            Filed::Awaited => {
-                self.awaited.insert(number);
-            }
-            Filed::Until(end) => self.ends.insert(end, number),
-        }
-    }
-
-    fn unfile(&mut self, number: u64, filed: Filed) {
-        match filed {
-            Filed::Awaited => {
-                self.awaited.remove(&number);
-            }
-            Filed::Until(end) => self.ends.remove(end, number),
-        }
-    }
 }
 
-/// The index that contains a ticket: `awaited`, or `ends` with the deadline of the ticket.
-#[derive(Clone, Copy, PartialEq)]
-enum Filed {
-    Awaited,
-    Until(Moment),
-}
-
-impl Filed {
-    fn new(ticket: &Ticket) -> Self {
-        if ticket.is_awaited() { Self::Awaited } else { Self::Until(ticket.deadline) }
+impl Member for Ticket {
+    /// Returns no deadline while the ticket is awaited, because such a ticket lives as long as its watcher.
+    fn end(&self) -> Option<Moment> {
+        (!self.is_awaited()).then_some(self.deadline)
     }
 }

@@ -7,7 +7,7 @@ use crate::sync::Notify;
 use proptest::prelude::*;
 
 use super::Claims;
-use crate::backend::memory::arrivals::Arrivals;
+use crate::backend::memory::arrivals::{Arrivals, Member};
 use crate::backend::memory::entry::{Entry, Verdict};
 use crate::backend::memory::ticket::Check;
 use crate::backend::{Ask, Claim, FencingToken, Mode, Queue};
@@ -133,6 +133,7 @@ enum Step {
     Push(u8),
     Remove(u8),
     Rename(u8, u8),
+    Change(u8),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -140,8 +141,16 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => any::<u8>().prop_map(Step::Push),
         2 => any::<u8>().prop_map(Step::Remove),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(from, to)| Step::Rename(from, to)),
+        2 => any::<u8>().prop_map(Step::Change),
     ];
     proptest::collection::vec(step, 1..200)
+}
+
+/// Some members have no deadline, and some have the same.
+impl Member for usize {
+    fn end(&self) -> Option<Moment> {
+        (*self % 3 > 0).then(|| at((*self % 7) as u64))
+    }
 }
 
 proptest! {
@@ -158,8 +167,7 @@ proptest! {
                 Step::Push(_) => {}
                 Step::Remove(name) => {
                     let at = list.iter().position(|(other, _)| *other == name);
-                    let removed = arrivals.remove(&name).map(|(_, at, member)| (at, member));
-                    prop_assert_eq!(removed, at.map(|at| (at, list.remove(at).1)));
+                    prop_assert_eq!(arrivals.remove(&name), at.map(|at| (at, list.remove(at).1)));
                 }
                 Step::Rename(from, to) => {
                     if list.iter().all(|(other, _)| *other != to) {
@@ -167,8 +175,24 @@ proptest! {
                         list.iter_mut().filter(|(name, _)| *name == from).for_each(|(name, _)| *name = to);
                     }
                 }
+                Step::Change(name) => {
+                    let changed = arrivals.number(&name).and_then(|it| arrivals.change(it, |it| *it = number));
+                    let listed = list.iter_mut().find(|(other, _)| *other == name);
+                    prop_assert_eq!(changed, listed.map(|(_, member)| *member = number));
+                }
             }
             prop_assert_eq!(arrivals.len(), list.len());
+            let ends = || list.iter().filter_map(|(_, member)| member.end());
+            let sooner = |end: &Moment| end.nanos_left(at(0));
+            prop_assert_eq!(arrivals.soonest(), ends().min_by_key(sooner));
+            let endless = list.iter().position(|(_, member)| member.end().is_none());
+            prop_assert_eq!(arrivals.first_endless().and_then(|number| arrivals.position(number)), endless);
+            if endless.is_none() {
+                prop_assert_eq!(arrivals.latest(), ends().max_by_key(sooner));
+            }
+            let is_past = |end: Moment| end.is_past(at(3));
+            prop_assert_eq!(arrivals.expired(at(3)).is_some(), ends().any(is_past));
+            prop_assert!(arrivals.expired(at(3)).is_none_or(|member| member.end().is_some_and(is_past)));
             for (at, (name, member)) in list.iter().enumerate() {
                 let number = arrivals.number(name).expect("it is in the list");
                 prop_assert_eq!(arrivals.position(number), Some(at));
