@@ -101,16 +101,16 @@ impl<C: Connector> PerRuntime<C> {
 
     /// Runs an attempt at a claim [within](Self::within) its deadline. Only a claim that was sent may have changed the
     /// store.
-    pub(crate) async fn attempt<T, E: From<Failure<C::Reaction>>>(
+    pub(crate) async fn attempt<T>(
         &self,
         deadline: Duration,
         claim: &Claim,
-        attempt: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, E> {
+        attempt: impl Future<Output = Result<T, Failure<C::Reaction>>>,
+    ) -> Result<T, Failure<C::Reaction>> {
         match timeout(deadline, attempt).await {
             Ok(answer) => answer,
-            Err(_) if claim.is_sent() => Err(self.elapsed(deadline).into()),
-            Err(_) => Err(self.not_sent(deadline).into()),
+            Err(_) if claim.is_sent() => Err(self.elapsed(deadline)),
+            Err(_) => Err(self.not_sent(deadline)),
         }
     }
 
