@@ -53,6 +53,12 @@ async fn the_sentinels_say_where_the_primary_is() {
     assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
     assert!(error.to_string().contains("watch no primary `other`"), "{error}");
 
+    // A server that is no sentinel is reported at once, and not after `connect_timeout`.
+    let url =
+        format!("redis+sentinel://127.0.0.1:{}/mymaster?connect_timeout=600s", sentinels.primary_port());
+    let error = LockManager::connect(&url).await.expect_err("it is no sentinel");
+    assert!(error.to_string().contains("a server that is no sentinel answered"), "{error}");
+
     // The manager connects with two of three sentinels, with one of three, and with none.
     for number in 0..2 {
         sentinels.kill(number);

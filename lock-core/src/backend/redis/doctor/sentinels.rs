@@ -45,7 +45,7 @@ fn of_sentinels(views: &[(String, View)], master: &str, user: &str) -> Vec<Findi
         let finding = match view {
             Ok((_, quorum)) => of_quorum(*quorum, all?, master)?,
             Err(SentinelAnswer::Refused(code)) => refused(code, user),
-            Err(SentinelAnswer::Silent(why) | SentinelAnswer::Untrusted(why)) => Finding::new(
+            Err(SentinelAnswer::Silent(why) | SentinelAnswer::Unusable(why)) => Finding::new(
                 Severity::Warning,
                 "redis.sentinel_down",
                 format!("the sentinel does not answer: {why}"),

@@ -82,7 +82,7 @@ pub(crate) async fn primary(
                 }
             }
             Ok(Some(Ok(Step::Answered(answer)))) => {
-                if !matches!(answer, Answer::Untrusted(_) | Answer::Silent(_)) && patience == limit {
+                if !matches!(answer, Answer::Unusable(_) | Answer::Silent(_)) && patience == limit {
                     // If the other sentinels are up, they need about as much time as this sentinel. So the limit is
                     // lowered to twice this time, or to `Config::patience` if that is longer.
                     let took = Clock::Suspend.now().since(began);
@@ -111,7 +111,7 @@ fn newest(answers: &[Answer]) -> Option<Endpoint> {
     };
     let places = answers.iter().filter_map(|answer| match answer {
         Answer::Primary(place, epoch) => Some((place, *epoch)),
-        Answer::Unknown(_) | Answer::Refused(_) | Answer::Untrusted(_) | Answer::Silent(_) => None,
+        Answer::Unknown(_) | Answer::Refused(_) | Answer::Unusable(_) | Answer::Silent(_) => None,
     });
     // The list is reversed, because `max_by_key` returns the last of equal elements, and the first should win.
     places.rev().max_by_key(|(place, epoch)| (*epoch, votes(place))).map(|(place, _)| place.clone())
@@ -120,17 +120,18 @@ fn newest(answers: &[Answer]) -> Option<Endpoint> {
 /// Returns the failure of answers of which none names a primary.
 fn nobody(sentinels: &Sentinels, answers: &[Answer]) -> Failure {
     let master = &sentinels.master;
-    let (mut why, mut untrusted, mut refused, mut unknown) = ("no answer", None, None, None);
+    let (mut why, mut unusable, mut refused, mut unknown) = ("no answer", None, None, None);
     for answer in answers {
         match answer {
             Answer::Unknown(names) => unknown = Some(names),
             Answer::Refused(text) => refused = Some(text),
-            Answer::Untrusted(text) => untrusted = Some(text),
+            Answer::Unusable(text) => unusable = Some(text),
             Answer::Silent(text) => why = text,
             Answer::Primary(..) => {}
         }
     }
-    // Reports the most helpful reason. In this order: a wrong name, a refusal, a certificate, a missing answer.
+    // Reports the most helpful reason. In this order: a wrong name, a refusal, a certificate or a wrong server, a missing
+    // answer.
     if let Some(names) = unknown {
         let known = match names.as_deref() {
             None => String::new(),
@@ -150,7 +151,7 @@ fn nobody(sentinels: &Sentinels, answers: &[Answer]) -> Failure {
         );
         return Failure::new(LockErrorKind::Unavailable, text).permanent();
     }
-    if let Some(text) = untrusted {
+    if let Some(text) = unusable {
         // Another attempt would fail in the same way.
         let text = format!("no sentinel says where `{master}` is ({text})");
         return Failure::new(LockErrorKind::Unavailable, text).settled();
@@ -188,8 +189,16 @@ async fn look_up(sentinel: &mut MultiplexedConnection, master: &str) -> RedisRes
     questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master);
     let answers = sentinel.send_packed_commands(&questions, 0, 2).await?;
     let [details, place] = answers.as_slice() else { return Ok(Answer::Unknown(None)) };
-    if let Value::ServerError(error) = place {
-        return Err(error.clone().into());
+    match place {
+        // A sentinel answers this request without an error of this code, even for an unknown name.
+        Value::ServerError(error) if error.code() == "ERR" => {
+            let details = error.details().unwrap_or("ERR");
+            let text =
+                format!("a server that is no sentinel answered: {details}; `redis://` is for such a server");
+            return Ok(Answer::Unusable(text));
+        }
+        Value::ServerError(error) => return Err(error.clone().into()),
+        _ => {}
     }
     match from_redis_value::<Option<Endpoint>>(place.clone())? {
         // Without the permission for details, the user receives no epoch, and it counts as 0. Then the answers of the
@@ -336,14 +345,14 @@ mod tests {
         let sentinels = Sentinels { places: Vec::new(), master: "m".to_owned() };
         let unknown = Answer::Unknown(Some(vec!["a".to_owned(), "b".to_owned()]));
         let refused = Answer::Refused("NOAUTH".to_owned());
-        let untrusted = || Answer::Untrusted("TLS failed".to_owned());
+        let unusable = || Answer::Unusable("TLS failed".to_owned());
         let table = [
             (vec![silent(), unknown], "no primary `m`, but `a`, `b`;", true),
             (vec![Answer::Unknown(Some(Vec::new()))], "but none at all;", true),
             (vec![Answer::Unknown(None)], "watch no primary `m`; the name", true),
             (vec![refused.clone(), silent()], "`sentinel_password`", true),
-            (vec![untrusted(), refused, untrusted()], "`sentinel_password`", true),
-            (vec![silent(), untrusted(), silent()], "no sentinel says where `m` is (TLS failed)", true),
+            (vec![unusable(), refused, unusable()], "`sentinel_password`", true),
+            (vec![silent(), unusable(), silent()], "no sentinel says where `m` is (TLS failed)", true),
             (vec![silent()], "(x); are they up?", false),
             (vec![], "(no answer); are they up?", false),
         ];

@@ -22,8 +22,8 @@ pub(crate) enum Answer {
     Unknown(Option<Vec<String>>),
     /// The sentinel rejects the password, or the user lacks a permission.
     Refused(String),
-    /// TLS fails until an operator changes a certificate or the URL.
-    Untrusted(String),
+    /// TLS fails, or the server is no sentinel, until an operator changes a certificate or the URL.
+    Unusable(String),
     /// The sentinel sent no usable answer. The text is the reason.
     Silent(String),
 }
@@ -65,7 +65,7 @@ pub(super) async fn greet(
         Some(tls) => {
             let stream = tls.wrap(stream, host).await.map_err(|failure: Failure| {
                 let text = failure.text().to_owned();
-                if failure.is_settled() { Answer::Untrusted(text) } else { Answer::Silent(text) }
+                if failure.is_settled() { Answer::Unusable(text) } else { Answer::Silent(text) }
             })?;
             connect(&info, stream, push).await?
         }
