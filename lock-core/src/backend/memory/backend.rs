@@ -122,7 +122,7 @@ impl Backend for Memory {
         listener: Weak<dyn Listener>,
         _background: Option<&tokio::runtime::Handle>,
     ) {
-        self.listeners().listen(process, listener);
+        self.listeners().add(process, listener);
     }
 
     async fn changed(&self, claim: &Claim) {

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::entry::{Entry, Relation, Verdict};
-use super::events::Event;
+use super::events::{self, Event};
 use super::fence;
 use super::store::{Memory, Shard};
 use crate::backend::conflict::Use;
@@ -63,7 +63,7 @@ impl<'a> Locked<'a> {
         // locks these shards again.
         drop(self.shards);
         for (key, events) in events {
-            self.memory.listeners().send(key, events);
+            events::send(self.memory.listeners(), key, events);
         }
     }
 

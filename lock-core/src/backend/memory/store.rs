@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::entry::Entry;
-use super::events::Listeners;
+use super::events;
+use crate::backend::listeners::Listeners;
 use crate::clock::Moment;
 use crate::key::{Key, KeyMap};
 use crate::sync::{Mutex, MutexGuard};
@@ -102,7 +103,7 @@ impl Memory {
             shard.entries.remove(key);
         }
         drop(shard);
-        self.0.listeners.send(key, events);
+        events::send(&self.0.listeners, key, events);
         Some(answer)
     }
 
@@ -119,7 +120,7 @@ impl Memory {
             }
         };
         drop(shard);
-        self.0.listeners.send(key, events);
+        events::send(&self.0.listeners, key, events);
         answer
     }
 }

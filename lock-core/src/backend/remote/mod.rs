@@ -13,8 +13,6 @@ mod answers;
 pub(crate) mod deadline;
 mod failure;
 mod join;
-mod listeners;
-mod message;
 mod per_runtime;
 #[cfg(any(feature = "etcd", feature = "zookeeper"))]
 #[cfg_attr(not(feature = "etcd"), allow(dead_code, reason = "etcd uses all of it"))]
@@ -38,8 +36,6 @@ mod words;
 pub(crate) use answers::Answers;
 pub(crate) use failure::Failure;
 pub(crate) use join::join_all;
-pub(crate) use listeners::Listeners;
-pub(crate) use message::Message;
 pub(crate) use per_runtime::PerRuntime;
 pub(crate) use single_flight::SingleFlight;
 pub(crate) use supervisor::Connector;
@@ -48,3 +44,6 @@ pub(crate) use tls::{Pem, ring_by_default};
 pub(crate) use tls::{Tls, TlsFiles};
 pub(crate) use url::{UrlForm, host_port};
 pub(crate) use words::Words;
+
+pub(crate) use super::listeners::Listeners;
+pub(crate) use super::message::Message;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use crate::backend::{Listener, NodeAnswer};
+use crate::backend::Listener;
 use crate::sync::{Mutex, MutexGuard};
 
 /// The listeners of one store, each with its process, shared by all connections.
@@ -29,56 +29,8 @@ impl Listeners {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Returns a number that grows when the existing subscriptions no longer suffice.
-    pub(crate) fn version(&self) -> u64 {
-        self.version.load(Ordering::Acquire)
-    }
-
-    /// Returns the processes of all listeners, each once and in order.
-    pub(crate) fn processes(&self) -> Vec<u128> {
-        let mut processes: Vec<u128> = self.registered().iter().map(|(process, _)| *process).collect();
-        processes.sort_unstable();
-        processes.dedup();
-        processes
-    }
-
     pub(crate) fn of_process(&self, process: u128) -> Vec<Arc<dyn Listener>> {
         self.matching(|of| of == process)
-    }
-
-    pub(crate) fn living(&self) -> Vec<Arc<dyn Listener>> {
-        self.matching(|_| true)
-    }
-
-    /// Reports to all listeners that a server is about to be dialled.
-    pub(crate) fn dials(&self) {
-        self.living().iter().for_each(|listener| listener.dials());
-    }
-
-    /// Reports to all listeners that messages may have been lost.
-    pub(crate) fn reconnected(&self) {
-        self.living().iter().for_each(|listener| listener.reconnected());
-    }
-
-    /// Reports to all listeners that a server has answered.
-    pub(crate) fn node_answered(&self, answer: &NodeAnswer<'_>) {
-        self.living().iter().for_each(|listener| listener.node_answered(answer));
-    }
-
-    /// Reports to all listeners that the server evicted this many keys.
-    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only Redis evicts"))]
-    pub(crate) fn keys_evicted(&self, keys: u64) {
-        self.living().iter().for_each(|listener| listener.keys_evicted(keys));
-    }
-
-    /// Reports that the server ended a subscription. Every connection then subscribes again before it relies on a
-    /// subscription.
-    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only Redis ends subscriptions"))]
-    pub(crate) fn unsubscribed(&self) {
-        // The version changes before the waiters are woken. When they send their next request, their connection must
-        // already detect that its subscriptions no longer suffice.
-        self.version.fetch_add(1, Ordering::Release);
-        self.reconnected();
     }
 
     fn matching(&self, wanted: impl Fn(u128) -> bool) -> Vec<Arc<dyn Listener>> {
@@ -96,7 +48,62 @@ impl Listeners {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(feature = "postgres", feature = "redis"))]
+impl Listeners {
+    /// Returns a number that grows when the existing subscriptions no longer suffice.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Returns the processes of all listeners, each once and in order.
+    pub(crate) fn processes(&self) -> Vec<u128> {
+        let mut processes: Vec<u128> = self.registered().iter().map(|(process, _)| *process).collect();
+        processes.sort_unstable();
+        processes.dedup();
+        processes
+    }
+}
+
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis"))]
+impl Listeners {
+    pub(crate) fn living(&self) -> Vec<Arc<dyn Listener>> {
+        self.matching(|_| true)
+    }
+
+    /// Reports to all listeners that a server is about to be dialled.
+    pub(crate) fn dials(&self) {
+        self.living().iter().for_each(|listener| listener.dials());
+    }
+
+    /// Reports to all listeners that messages may have been lost.
+    pub(crate) fn reconnected(&self) {
+        self.living().iter().for_each(|listener| listener.reconnected());
+    }
+
+    /// Reports to all listeners that a server has answered.
+    pub(crate) fn node_answered(&self, answer: &crate::backend::NodeAnswer<'_>) {
+        self.living().iter().for_each(|listener| listener.node_answered(answer));
+    }
+}
+
+#[cfg(feature = "redis")]
+impl Listeners {
+    /// Reports to all listeners that the server evicted this many keys.
+    pub(crate) fn keys_evicted(&self, keys: u64) {
+        self.living().iter().for_each(|listener| listener.keys_evicted(keys));
+    }
+
+    /// Reports that the server ended a subscription. Every connection then subscribes again before it relies on a
+    /// subscription.
+    pub(crate) fn unsubscribed(&self) {
+        // The version changes before the waiters are woken. When they send their next request, their connection must
+        // already detect that its subscriptions no longer suffice.
+        self.version.fetch_add(1, Ordering::Release);
+        self.reconnected();
+    }
+}
+
+#[cfg(all(test, feature = "redis"))]
 mod tests {
     use super::*;
     use crate::owner::Owner;
