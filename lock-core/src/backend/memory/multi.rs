@@ -1,4 +1,4 @@
-//! Serves claims of several keys: all of the keys or none.
+//! Serves claims of several keys: all of the keys or none. Also locks the keys of a watcher, which may be one key.
 //!
 //! The shards of all keys are locked together, in the order of their numbers, so that two claims never wait for each
 //! other's shards. A claim joins the queues of all its keys at the same moment, so that two claims never wait for each
@@ -50,7 +50,6 @@ impl<'a> Locked<'a> {
         for key in claim.keys() {
             let now = self.now;
             let entry = self.entry(key);
-            entry.settle(now, None);
             events.push((key, entry.take_events()));
             if entry.is_idle(now) {
                 let at = self.memory.shard_index(key);
@@ -171,6 +170,9 @@ impl Memory {
         }
         let mut locked = Locked::new(self, claim, now);
         let verdict = locked.acquire(claim, ask);
+        for key in claim.keys() {
+            locked.entry(key).settle(now, None);
+        }
         locked.finish(claim);
         verdict
     }

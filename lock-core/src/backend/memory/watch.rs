@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::entry::Entry;
 use super::multi::Locked;
 use super::store::Memory;
 use super::ticket::Check;
 use crate::backend::Claim;
-use crate::clock::{Clock, Moment};
+use crate::clock::Clock;
 use crate::key::Key;
 use crate::sync::Notify;
 
@@ -27,30 +26,18 @@ impl<'a> Watch<'a> {
     pub(super) fn register(memory: &'a Memory, claim: &'a Claim) -> Option<Self> {
         let now = Clock::Tokio.now();
         let (id, wake) = (memory.next_watcher(), Arc::new(Notify::new()));
-        let added = if claim.more.is_empty() {
-            let add = |entry: &mut Entry| {
-                let can = entry.can_wait(claim, now);
-                if can {
-                    entry.watch(claim, id, Arc::clone(&wake), now);
-                }
-                can
-            };
-            memory.with(&claim.key, now, add).unwrap_or(false)
-        } else {
-            // Locks all shards together, so that the claim joins the queues of its keys at the same moment. So two such
-            // claims never wait for each other.
-            let mut locked = Locked::new(memory, claim, now);
-            // The claim does not wait for a key that its owner already holds.
-            let keys: Vec<&Key> =
-                claim.keys().filter(|key| locked.entry(key).held_by(claim.owner).is_none()).collect();
-            let can = !keys.is_empty() && keys.iter().all(|key| locked.entry(key).can_wait(claim, now));
-            for key in keys.into_iter().filter(|_| can) {
-                locked.entry(key).watch(claim, id, Arc::clone(&wake), now);
-            }
-            locked.finish(claim);
-            can
-        };
-        added.then_some(Self { memory, claim, id, wake, gone: false })
+        // Locks all shards together, so that the claim joins the queues of its keys at the same moment. So two such
+        // claims never wait for each other.
+        let mut locked = Locked::new(memory, claim, now);
+        // The claim does not wait for a key that its owner already holds.
+        let keys: Vec<&Key> =
+            claim.keys().filter(|key| locked.entry(key).held_by(claim.owner).is_none()).collect();
+        let can = !keys.is_empty() && keys.iter().all(|key| locked.entry(key).can_wait(claim, now));
+        for key in keys.into_iter().filter(|_| can) {
+            locked.entry(key).watch(claim, id, Arc::clone(&wake), now);
+        }
+        locked.finish(claim);
+        can.then_some(Self { memory, claim, id, wake, gone: false })
     }
 
     /// Waits until the claim's turn has come. Checks the state of the keys before every wait, so that no change between
@@ -68,54 +55,29 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Checks whether the wait is over: the turn has come, or the claim must be attempted again. If so, returns `None`.
-    /// Otherwise returns the time limit of the wait for a wake-up; the inner `None` means no limit.
+    /// Checks whether the wait is over: the turn has come at every key, or the claim must be attempted again. If so,
+    /// returns `None`. Otherwise returns the time limit of the wait for a wake-up; the inner `None` means no limit.
     fn check(&mut self) -> Option<Option<Duration>> {
         let now = Clock::Tokio.now();
         let (claim, id) = (self.claim, self.id);
-        let found = if claim.more.is_empty() {
-            let found = |entry: &mut Entry| {
-                let found = entry.check(claim, id, now);
-                if !matches!(found, Check::Wait(_)) {
-                    entry.go(claim, id, now);
-                }
-                found
-            };
-            // If there is no entry, the key is free and the ticket has expired, so the claim is attempted again.
-            self.memory.with(&claim.key, now, found).unwrap_or(Check::Retry)
-        } else {
-            check_all(self.memory, claim, id, now)
-        };
-        match found {
-            Check::Wait(armed) => Some(armed.map(|moment| moment.remaining(now))),
-            Check::Retry | Check::Ready => {
-                // Now a drop of the watcher does not call the next waiter, because the caller attempts the claim next.
-                self.gone = true;
-                None
-            }
-        }
-    }
-}
-
-/// Checks whether the turn of a claim of several keys has come. The turn must have come at every key.
-fn check_all(memory: &Memory, claim: &Claim, id: u64, now: Moment) -> Check {
-    let mut locked = Locked::new(memory, claim, now);
-    let checks: Vec<_> = claim.keys().map(|key| locked.entry(key).check(claim, id, now)).collect();
-    let waits =
-        checks.iter().filter_map(|found| if let Check::Wait(armed) = found { Some(*armed) } else { None });
-    let found = match (checks.contains(&Check::Retry), waits.clone().next()) {
-        // The claim's turn has come at every key, or it has lost its place at one key. In both cases it attempts to
-        // acquire all keys.
-        (true, _) | (false, None) => {
+        let mut locked = Locked::new(self.memory, claim, now);
+        let checks: Vec<_> = claim.keys().map(|key| locked.entry(key).check(claim, id, now)).collect();
+        let waits: Vec<_> = checks
+            .iter()
+            .filter_map(|found| if let Check::Wait(armed) = found { Some(*armed) } else { None })
+            .collect();
+        // If the claim has lost its place at one key, it attempts to acquire all keys.
+        let over = waits.is_empty() || checks.contains(&Check::Retry);
+        if over {
             for key in claim.keys() {
                 locked.entry(key).go(claim, id, now);
             }
-            Check::Retry
+            // Now a drop of the watcher does not call the next waiter, because the caller attempts the claim next.
+            self.gone = true;
         }
-        (false, Some(_)) => Check::Wait(waits.flatten().min_by_key(|armed| armed.remaining(now))),
-    };
-    locked.finish(claim);
-    found
+        locked.finish(claim);
+        (!over).then(|| waits.into_iter().flatten().map(|armed| armed.remaining(now)).min())
+    }
 }
 
 impl Drop for Watch<'_> {
@@ -126,14 +88,10 @@ impl Drop for Watch<'_> {
         }
         let now = Clock::Tokio.now();
         let (claim, id) = (self.claim, self.id);
-        if claim.more.is_empty() {
-            self.memory.with(&claim.key, now, |entry| entry.unwatch(claim, id, now));
-        } else {
-            let mut locked = Locked::new(self.memory, claim, now);
-            for key in claim.keys() {
-                locked.entry(key).unwatch(claim, id, now);
-            }
-            locked.finish(claim);
+        let mut locked = Locked::new(self.memory, claim, now);
+        for key in claim.keys() {
+            locked.entry(key).unwatch(claim, id, now);
         }
+        locked.finish(claim);
     }
 }
