@@ -10,7 +10,6 @@ use super::proto::{Compare, DeleteRangeRequest, RangeRequest, TxnRequest};
 use super::session::{Proof, Session, lease_id, now, oldest};
 use super::store::Store;
 use super::ttl;
-use crate::backend::BoxFuture;
 use crate::backend::remote::join_all;
 use crate::clock::Moment;
 
@@ -63,10 +62,10 @@ impl Store {
     ) -> Vec<(i64, Result<bool, Failure>)> {
         sessions.sort_by_key(|session| session.id);
         sessions.dedup_by_key(|session| session.id);
-        let keeps = sessions.into_iter().map(|session| -> BoxFuture<'_, _> {
-            Box::pin(async move { (session.id, self.keep(session, age(session.ttl)).await) })
-        });
-        join_all(keeps.collect()).await
+        let keeps = sessions
+            .into_iter()
+            .map(|session| async move { (session.id, self.keep(session, age(session.ttl)).await) });
+        join_all(keeps).await
     }
 
     /// Returns whether a lease can be used for a new grant. Sends a keep-alive first if the last one is too old.
@@ -112,10 +111,7 @@ impl Store {
             return;
         }
         self.spawn(|store| async move {
-            let deletes = unasked
-                .iter()
-                .map(|(id, mine)| -> BoxFuture<'_, _> { Box::pin(store.delete_unwritten(id, mine)) });
-            join_all(deletes.collect()).await;
+            join_all(unasked.iter().map(|(id, mine)| store.delete_unwritten(id, mine))).await;
         });
     }
 

@@ -1,6 +1,6 @@
 //! Runs several futures until one of them succeeds.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -12,7 +12,16 @@ use crate::backend::BoxFuture;
 /// Starts the attempts in their order, and returns the first success. The next attempt starts when an attempt has
 /// failed, or after `head_start`, because a dead server may not answer at all. If all attempts fail, returns a
 /// permanent failure if there is one, otherwise the last failure. Returns `None` if there are no attempts.
-pub(crate) async fn first<T, R>(
+pub(crate) fn first<'a, T, R>(
+    attempts: impl IntoIterator<Item = impl Future<Output = Result<T, Failure<R>>> + Send + 'a>,
+    head_start: Duration,
+) -> impl Future<Output = Option<Result<T, Failure<R>>>> {
+    let boxed = |attempt| -> BoxFuture<'a, _> { Box::pin(attempt) };
+    // The boxes are made here and not in the future, whose callers would otherwise lose `Send`.
+    first_boxed(attempts.into_iter().map(boxed).collect(), head_start)
+}
+
+async fn first_boxed<T, R>(
     attempts: Vec<BoxFuture<'_, Result<T, Failure<R>>>>,
     head_start: Duration,
 ) -> Option<Result<T, Failure<R>>> {
@@ -67,11 +76,9 @@ mod tests {
         Failure::new(LockErrorKind::Unavailable, text)
     }
 
-    fn after(ms: u64, outcome: Result<u64, Failure<()>>) -> BoxFuture<'static, Result<u64, Failure<()>>> {
-        Box::pin(async move {
-            tokio::time::sleep(Duration::from_millis(ms)).await;
-            outcome
-        })
+    async fn after(ms: u64, outcome: Result<u64, Failure<()>>) -> Result<u64, Failure<()>> {
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        outcome
     }
 
     #[tokio::test(start_paused = true)]
@@ -88,7 +95,7 @@ mod tests {
             let lost = first(lost, HEAD_START).await.expect("an outcome");
             assert_eq!(lost.expect_err("none succeeds").text(), "lasts");
         }
-        assert!(first::<u64, ()>(Vec::new(), HEAD_START).await.is_none());
+        assert!(first((0..0).map(|ms| after(ms, Ok(ms))), HEAD_START).await.is_none());
     }
 
     #[tokio::test(start_paused = true)]

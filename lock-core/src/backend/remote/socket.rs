@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 use super::{Failure, race};
-use crate::backend::BoxFuture;
 use crate::error::LockErrorKind;
 
 /// Connects to one address of a host.
@@ -39,9 +38,8 @@ pub(crate) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAdd
 /// Connects to the first address of a host that accepts the connection.
 pub(crate) async fn connect<R: Default + Send>(host: &str, port: u16) -> Result<TcpStream, Failure<R>> {
     let addresses = addresses(host, port).await.map_err(|error| unreachable(&error))?;
-    let attempts = addresses.into_iter().map(|address| -> BoxFuture<'_, _> { Box::pin(connect_to(address)) });
     let no_address = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    let outcome = race::first(attempts.collect(), HEAD_START).await;
+    let outcome = race::first(addresses.into_iter().map(connect_to), HEAD_START).await;
     outcome.unwrap_or_else(|| Err(unreachable(&no_address())))
 }
 

@@ -8,7 +8,7 @@ use super::record::record;
 use super::session::{ended, now};
 use super::several::Several;
 use crate::backend::remote::join_all;
-use crate::backend::{Ask, Attempt, BoxFuture, Grant, Mode};
+use crate::backend::{Ask, Attempt, Grant, Mode};
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
 
@@ -82,7 +82,7 @@ impl Several<'_> {
     async fn attempt_once(&self, ask: Ask, doubt: bool) -> Result<Attempt, Failure> {
         let sent = now();
         let mut surveyed = Vec::with_capacity(self.sites.len());
-        for survey in self.each(|site| Box::pin(site.survey(doubt))).await {
+        for survey in self.each(|site| site.survey(doubt)).await {
             surveyed.push(survey?);
         }
         if self.found(&surveyed) != Found::Free {
@@ -172,15 +172,13 @@ impl Several<'_> {
                 nodes.push((site, line.own.as_deref()));
             }
         }
-        let deletions = nodes.iter().map(|(site, own)| -> BoxFuture<'_, _> {
-            Box::pin(async move {
-                match own {
-                    Some(own) => site.delete(own).await.map(|_| ()),
-                    None => Ok(()),
-                }
-            })
+        let deletions = nodes.iter().map(|(site, own)| async move {
+            match own {
+                Some(own) => site.delete(own).await.map(|_| ()),
+                None => Ok(()),
+            }
         });
-        for deleted in join_all(deletions.collect()).await {
+        for deleted in join_all(deletions).await {
             deleted?;
         }
         self.session.with(|grants| nodes.iter().for_each(|(site, _)| grants.forget(&site.prefix)))

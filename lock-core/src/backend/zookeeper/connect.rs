@@ -7,7 +7,6 @@ use zookeeper_client::{Client, Connector, CreateMode, Error};
 
 use super::config::{Auth, Config};
 use super::error::{Failure, failure};
-use crate::backend::BoxFuture;
 use crate::backend::remote::{host_port, join_all, socket};
 use crate::error::LockErrorKind;
 
@@ -109,11 +108,11 @@ impl Config {
     /// Returns the reason why no server grants a session. The client library does not report the reason, so this opens
     /// a separate connection to each server.
     async fn look(&self, within: Duration) -> Failure {
-        let looks = self.hosts.iter().map(|place| -> BoxFuture<'_, Result<Failure, Failure>> {
-            let look = timeout(within, self.look_at(place));
-            Box::pin(async move { look.await.unwrap_or_else(|_| Err(Failure::no_answer(within))) })
+        let looks = self.hosts.iter().map(|place| async move {
+            let look = timeout(within, self.look_at(place)).await;
+            look.unwrap_or_else(|_| Err(Failure::no_answer(within)))
         });
-        let seen = join_all(looks.collect()).await.into_iter().zip(&self.hosts);
+        let seen = join_all(looks).await.into_iter().zip(&self.hosts);
         // The answer of a reachable server is more useful than the error of one that is down.
         match seen.min_by_key(|(seen, _)| seen.is_err()) {
             // With a single server, the error already contains its name.

@@ -59,7 +59,7 @@ impl Several<'_> {
                 let options = site.config.node(CreateMode::EphemeralSequential);
                 creates.add_create(&site.path(&site.node_prefix()), data.as_bytes(), &options)?;
             }
-            let looking = self.each(|site| Box::pin(site.look()));
+            let looking = self.each(|site| site.look());
             match tokio::join!(creates.commit(), looking) {
                 (Ok(results), lines) => {
                     let nodes = results.into_iter().filter_map(|result| match result {
@@ -81,7 +81,7 @@ impl Several<'_> {
     }
 
     async fn make_directories(&self) -> Result<(), Error> {
-        for made in self.each(|site| Box::pin(site.make_directory())).await {
+        for made in self.each(|site| site.make_directory()).await {
             made?;
         }
         Ok(())

@@ -11,9 +11,7 @@ use super::record::{read_granted, read_record};
 use super::session::Session;
 use super::store::ZooKeeper;
 use crate::backend::remote::join_all;
-use crate::backend::{
-    BoxFuture, GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITERS_TOLD, WaiterInfo,
-};
+use crate::backend::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITERS_TOLD, WaiterInfo};
 use crate::error::{self, LockErrorKind, LossReason};
 use crate::key::Key;
 
@@ -56,9 +54,9 @@ impl ZooKeeper {
         keys: &[String],
         foreign: bool,
     ) -> Result<Vec<LockInfo>, Failure> {
-        let looks = keys.iter().map(|key| -> BoxFuture<'_, _> { Box::pin(self.info(session, key, foreign)) });
+        let looks = keys.iter().map(|key| self.info(session, key, foreign));
         let mut locks = Vec::new();
-        for lock in join_all(looks.collect()).await {
+        for lock in join_all(looks).await {
             match lock {
                 Ok(lock) => locks.extend(lock),
                 // Another user has denied access to the directory of this key.
@@ -146,8 +144,7 @@ impl Look<'_> {
             let line = self.session.look(self.directory).await?.line;
             let holders = line.holders();
             let Some(first) = holders.first() else { return Ok(None) };
-            let told = holders.iter().take(HOLDERS_TOLD);
-            let told = told.map(|place| -> BoxFuture<'_, _> { Box::pin(self.holder(place)) }).collect();
+            let told = holders.iter().take(HOLDERS_TOLD).map(|place| self.holder(place));
             let mut infos = Vec::new();
             for info in join_all(told).await {
                 infos.extend(info?);
@@ -166,8 +163,7 @@ impl Look<'_> {
 
     /// Returns the descriptions of the first waiters.
     async fn waiters(&self, line: &Line) -> Result<Vec<WaiterInfo>, Error> {
-        let first = line.waiters().iter().take(WAITERS_TOLD);
-        let first = first.map(|place| -> BoxFuture<'_, _> { Box::pin(self.waiter(place)) }).collect();
+        let first = line.waiters().iter().take(WAITERS_TOLD).map(|place| self.waiter(place));
         join_all(first).await.into_iter().collect()
     }
 

@@ -34,7 +34,7 @@ use super::error::{Failure, source};
 use super::places::Site;
 use super::session::{Session, now};
 use crate::backend::remote::join_all;
-use crate::backend::{BoxFuture, Claim, FencingToken, Released};
+use crate::backend::{Claim, FencingToken, Released};
 
 pub(super) struct Several<'a> {
     pub(super) session: &'a Session,
@@ -51,12 +51,15 @@ impl<'a> Several<'a> {
 
     /// Runs a call for each key concurrently. The requests of a session are executed in the order in which they are
     /// sent.
-    pub(super) async fn each<'s, T>(&'s self, call: impl Fn(&'s Site<'a>) -> BoxFuture<'s, T>) -> Vec<T> {
-        join_all(self.sites.iter().map(call).collect()).await
+    pub(super) fn each<'s, T, F: Future<Output = T> + Send + 's>(
+        &'s self,
+        call: impl Fn(&'s Site<'a>) -> F,
+    ) -> impl Future<Output = Vec<T>> {
+        join_all(self.sites.iter().map(call))
     }
 
     pub(super) async fn release(&self) -> Result<Released, Failure> {
-        let answers = self.each(|site| Box::pin(site.release())).await;
+        let answers = self.each(|site| site.release()).await;
         let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
         Ok(of_all(&answers))
     }

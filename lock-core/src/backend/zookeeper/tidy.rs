@@ -11,7 +11,6 @@ use zookeeper_client::Error;
 use super::error::is_doubtful;
 use super::made::MADE_HERE;
 use super::session::Session;
-use crate::backend::BoxFuture;
 use crate::backend::remote::join_all;
 
 /// The pause between two checks for due directories.
@@ -27,10 +26,7 @@ impl Session {
                 if due.is_empty() {
                     break;
                 }
-                let deletes = due
-                    .into_iter()
-                    .map(|directory| -> BoxFuture<'_, _> { Box::pin(self.delete_unused(directory)) });
-                drop(join_all(deletes.collect()).await);
+                join_all(due.into_iter().map(|directory| self.delete_unused(directory))).await;
             }
         }
     }

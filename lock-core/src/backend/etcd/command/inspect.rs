@@ -7,9 +7,7 @@ use crate::backend::etcd::line::{Entry, Line, NO_LEASE};
 use crate::backend::etcd::store::Store;
 use crate::backend::etcd::ttl;
 use crate::backend::remote::join_all;
-use crate::backend::{
-    BoxFuture, Claim, GrantId, HOLDERS_TOLD, HolderInfo, LockInfo, WAITERS_TOLD, WaiterInfo,
-};
+use crate::backend::{Claim, GrantId, HOLDERS_TOLD, HolderInfo, LockInfo, WAITERS_TOLD, WaiterInfo};
 use crate::error::LossReason;
 use crate::key::Key;
 use crate::owner::Owner;
@@ -60,8 +58,7 @@ impl Store {
         let Some(first) = holders.first().filter(|first| foreign || first.owner.is_some()) else {
             return Ok(None);
         };
-        let told = holders.iter().take(HOLDERS_TOLD);
-        let told = told.map(|entry| -> BoxFuture<'_, _> { Box::pin(self.holder(entry)) }).collect();
+        let told = holders.iter().take(HOLDERS_TOLD).map(|entry| self.holder(entry));
         let mut infos = Vec::new();
         for info in join_all(told).await {
             infos.push(info?);

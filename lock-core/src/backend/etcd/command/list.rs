@@ -6,7 +6,7 @@ use crate::backend::etcd::line::Line;
 use crate::backend::etcd::proto::{KeyValue, RangeRequest, RangeResponse};
 use crate::backend::etcd::store::Store;
 use crate::backend::remote::join_all;
-use crate::backend::{BoxFuture, Listed, LockInfo};
+use crate::backend::{Listed, LockInfo};
 
 /// The number of entries that one request reads.
 const PAGE: i64 = 1_000;
@@ -56,14 +56,12 @@ impl Store {
 
     /// Returns the descriptions of the keys that have a holder to show.
     async fn infos(&self, keys: Vec<Key>, foreign: bool) -> Result<Vec<LockInfo>, Failure> {
-        let info = |key: Key| -> BoxFuture<'_, _> {
-            Box::pin(async move {
-                let line = RangeResponse { kvs: key.entries, ..RangeResponse::default() };
-                self.info(&key.name, Line::new(line, 0), foreign).await
-            })
-        };
         let mut infos = Vec::with_capacity(keys.len());
-        for info in join_all(keys.into_iter().map(info).collect()).await {
+        let asked = keys.into_iter().map(|key| async move {
+            let line = RangeResponse { kvs: key.entries, ..RangeResponse::default() };
+            self.info(&key.name, Line::new(line, 0), foreign).await
+        });
+        for info in join_all(asked).await {
             infos.extend(info?);
         }
         Ok(infos)

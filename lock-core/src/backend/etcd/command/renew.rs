@@ -7,7 +7,7 @@ use crate::backend::etcd::error::{Failure, unexpected};
 use crate::backend::etcd::session::{Session, UnderWay, now, renewed};
 use crate::backend::etcd::store::Store;
 use crate::backend::remote::join_all;
-use crate::backend::{BoxFuture, Renew, Renewal};
+use crate::backend::{Renew, Renewal};
 use crate::clock::Moment;
 
 /// The number of grants that are renewed at once, if each needs its own requests.
@@ -38,9 +38,7 @@ impl Store {
         let mut answers: Vec<_> = known.iter().zip(batch).map(answer).collect();
         let mut open: Vec<_> = answers.iter_mut().zip(batch).filter(|(answer, _)| answer.is_none()).collect();
         for part in open.chunks_mut(TOGETHER) {
-            let renewals = part.iter().map(|(_, renew)| **renew);
-            let renewals = renewals.map(|renew| -> BoxFuture<'_, _> { Box::pin(self.renew_one(renew)) });
-            let renewed = join_all(renewals.collect()).await;
+            let renewed = join_all(part.iter().map(|(_, renew)| self.renew_one(**renew))).await;
             for ((answer, _), renewed) in part.iter_mut().zip(renewed) {
                 **answer = Some(renewed);
             }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use http::Uri;
 
 use super::facts::{Answer, List, Member};
-use crate::backend::BoxFuture;
 use crate::backend::etcd::error::{Failure, Reaction};
 use crate::backend::etcd::link::{Members, Place, places, state};
 use crate::backend::etcd::proto::{self, StatusResponse};
@@ -32,10 +31,8 @@ pub(super) async fn ask(
         .collect();
     match list {
         Some(list) if list.iter().all(|member| member.id != 0) => {
-            let asks = list
-                .into_iter()
-                .map(|member| -> BoxFuture<'_, Member> { Box::pin(ask_one(servers, member, &seen, limit)) });
-            (List::Whole, join_all(asks.collect()).await, addresses)
+            let asks = list.into_iter().map(|member| ask_one(servers, member, &seen, limit));
+            (List::Whole, join_all(asks).await, addresses)
         }
         list => {
             let kind = if list.is_some() { List::Proxied } else { List::Unread };
@@ -50,10 +47,7 @@ async fn states(
     logs_in: bool,
     limit: Duration,
 ) -> Vec<Result<StatusResponse, Failure>> {
-    let asks = places.iter().map(|place| -> BoxFuture<'_, Result<StatusResponse, Failure>> {
-        Box::pin(state(servers, place, logs_in, limit))
-    });
-    join_all(asks.collect()).await
+    join_all(places.iter().map(|place| state(servers, place, logs_in, limit))).await
 }
 
 /// Returns the description of a listed member. Requests its state if it was not found at an address of the URL.

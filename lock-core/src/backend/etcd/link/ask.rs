@@ -1,6 +1,7 @@
 //! Requests the state of servers, each over a separate connection that is closed after the answer.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -10,7 +11,6 @@ use tokio::time::timeout;
 use super::connection::Connection;
 use super::dial::{begin, origin, status};
 use super::members::Members;
-use crate::backend::BoxFuture;
 use crate::backend::etcd::error::{Failure, unexpected};
 use crate::backend::etcd::proto::StatusResponse;
 use crate::backend::remote::{host_port, join_all, socket};
@@ -33,24 +33,18 @@ impl fmt::Display for Place {
 /// Resolves host names, and returns all their addresses. A name that is not resolved within `limit` contributes no
 /// address.
 pub(crate) async fn places(hosts: &[(String, u16)], limit: Duration) -> Vec<Place> {
-    let look_up = |server: &(String, u16)| -> BoxFuture<'static, Vec<Place>> {
-        let (server, found) = (server.clone(), timeout(limit, addresses(server.clone())));
-        Box::pin(async move {
-            let found = found.await.unwrap_or_default();
-            let alone = found.len() == 1;
-            let name = |address: SocketAddr| match alone {
-                true => host_port(&server.0, server.1),
-                false => address.to_string(),
-            };
-            let place = |address| Place { host: server.0.clone(), address, name: name(address) };
-            found.into_iter().map(place).collect()
-        })
-    };
-    join_all(hosts.iter().map(look_up).collect()).await.into_iter().flatten().collect()
-}
-
-async fn addresses((host, port): (String, u16)) -> Vec<SocketAddr> {
-    socket::addresses(&host, port).await.unwrap_or_default()
+    let look_ups = hosts.iter().map(|(host, port)| async move {
+        let found = timeout(limit, socket::addresses(host, *port)).await;
+        let found = found.ok().and_then(io::Result::ok).unwrap_or_default();
+        let alone = found.len() == 1;
+        let name = |address: SocketAddr| match alone {
+            true => host_port(host, *port),
+            false => address.to_string(),
+        };
+        let place = |address| Place { host: host.clone(), address, name: name(address) };
+        found.into_iter().map(place).collect::<Vec<_>>()
+    });
+    join_all(look_ups).await.into_iter().flatten().collect()
 }
 
 /// Requests the state of a server. The user of the URL logs in only if `logs_in`, because the password must be sent

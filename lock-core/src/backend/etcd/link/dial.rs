@@ -13,7 +13,6 @@ use tokio::time::timeout;
 use super::connection::Connection;
 use super::http2::Http2;
 use super::members::Members;
-use crate::backend::BoxFuture;
 use crate::backend::etcd::error::{Failure, Reaction, unexpected};
 use crate::backend::etcd::proto::{RangeRequest, RangeResponse, StatusRequest, StatusResponse};
 use crate::backend::remote::{host_port, race, socket};
@@ -32,17 +31,15 @@ pub(crate) struct Session {
 pub(crate) async fn dial(members: &Members, limit: Duration) -> Result<Session, Failure> {
     let config = &members.config;
     let (count, first) = (config.members.len(), fastrand::usize(..config.members.len().max(1)));
-    let attempt = |number: usize| -> BoxFuture<'_, Result<Session, Failure>> {
+    let attempts = (0..count).map(|number| async move {
         let member @ (host, port) = &config.members[(first + number) % count];
-        Box::pin(async move {
-            let dialled = timeout(limit, dial_one(members, member)).await;
-            let dialled = dialled.unwrap_or_else(|_| Err(out_of_time(limit)));
-            // No request of a caller was sent yet, so no request can have been executed.
-            dialled.map_err(|failure| failure.naming(host_port(host, *port)).before_any_request())
-        })
-    };
+        let dialled = timeout(limit, dial_one(members, member)).await;
+        let dialled = dialled.unwrap_or_else(|_| Err(out_of_time(limit)));
+        // No request of a caller was sent yet, so no request can have been executed.
+        dialled.map_err(|failure| failure.naming(host_port(host, *port)).before_any_request())
+    });
     // Usually the first member answers within its head start.
-    let outcome = race::first((0..count).map(attempt).collect(), socket::HEAD_START).await;
+    let outcome = race::first(attempts, socket::HEAD_START).await;
     outcome.unwrap_or_else(|| Err(unexpected("a member")))
 }
 
@@ -58,10 +55,8 @@ fn out_of_time(limit: Duration) -> Failure {
 /// server.
 async fn dial_one(members: &Members, (host, port): &(String, u16)) -> Result<Session, Failure> {
     let addresses = socket::addresses(host, *port).await.map_err(|error| socket::unreachable(&error))?;
-    let attempts = addresses.into_iter().map(|address| -> BoxFuture<'_, Result<Session, Failure>> {
-        Box::pin(dial_at(members, (host, *port), address))
-    });
-    let outcome = race::first(attempts.collect(), socket::HEAD_START).await;
+    let attempts = addresses.into_iter().map(|address| dial_at(members, (host, *port), address));
+    let outcome = race::first(attempts, socket::HEAD_START).await;
     outcome.unwrap_or_else(|| Err(unexpected("an address")))
 }
 

@@ -11,7 +11,6 @@ use tokio::task::unconstrained;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Statement};
 
-use crate::backend::BoxFuture;
 use crate::backend::postgres::error::{Failure, Reaction};
 use crate::backend::postgres::opener::AnyClient;
 use crate::backend::remote::join_all;
@@ -95,8 +94,7 @@ impl Connection {
     ///
     /// `own` becomes `false` for all sessions when one of them proves to be shared.
     pub(super) async fn prepare(&self, texts: &[&str], own: Arc<AtomicBool>) -> Result<(), Failure> {
-        let prepare = |text| -> BoxFuture<'_, _> { Box::pin(self.client.prepare(text)) };
-        let answers = join_all(texts.iter().copied().map(prepare).collect()).await;
+        let answers = join_all(texts.iter().map(|text| self.client.prepare(text))).await;
         let mut statements = Vec::with_capacity(texts.len());
         for (text, answer) in texts.iter().zip(answers) {
             statements.push(((*text).to_owned(), answer.map_err(|error| Failure::from_driver(&error))?));

@@ -9,7 +9,6 @@ use super::connect::{Way, connect};
 use super::probe::{Facts, check_version};
 use super::session::Session;
 use super::shared::Shared;
-use crate::backend::BoxFuture;
 use crate::backend::postgres::config::Host;
 use crate::backend::postgres::error::{Failure, Reaction};
 use crate::backend::remote::{race, socket};
@@ -41,8 +40,8 @@ pub(crate) async fn dial(shared: &Shared, goal: Goal, limit: Duration) -> Result
         }
         None => {
             let hosts = &shared.address().0;
-            let attempt = |host| -> BoxFuture<'_, _> { Box::pin(try_host(shared, host, goal, limit)) };
-            let reached = race::first(hosts.iter().map(attempt).collect(), HEAD_START).await;
+            let attempts = hosts.iter().map(|host| try_host(shared, host, goal, limit));
+            let reached = race::first(attempts, HEAD_START).await;
             reached.unwrap_or_else(|| Err(unavailable("there is no host to connect to")))
         }
     };
@@ -75,13 +74,11 @@ async fn any_address(shared: &Shared, host: &Host, goal: Goal) -> Result<Session
         Host::Unix { directory, port } => vec![Way::Unix(directory.join(format!(".s.PGSQL.{port}")))],
     };
     let is_one = ways.len() == 1;
-    let attempt = |way| -> BoxFuture<'_, Result<Session, Failure>> {
-        Box::pin(async move {
-            let reached = reach(shared, way, goal).await;
-            if is_one { reached } else { reached.map_err(one_of_several) }
-        })
-    };
-    let reached = race::first(ways.into_iter().map(attempt).collect(), HEAD_START).await;
+    let attempts = ways.into_iter().map(|way| async move {
+        let reached = reach(shared, way, goal).await;
+        if is_one { reached } else { reached.map_err(one_of_several) }
+    });
+    let reached = race::first(attempts, HEAD_START).await;
     reached.unwrap_or_else(|| Err(unavailable("the name has no address")))
 }
 

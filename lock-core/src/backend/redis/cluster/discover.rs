@@ -8,7 +8,6 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::slot_map::SlotMap;
-use crate::backend::BoxFuture;
 use crate::backend::redis::config::Address;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::{Progress, Shared, Way, open, text, ways};
@@ -100,19 +99,14 @@ async fn ask(node: &Shared<Primary>, progress: &Progress) -> Result<SlotMap, Fai
     let place = (host.clone(), *port);
     let ways = ways(node, Some(&place)).await?;
     let is_one = ways.len() == 1;
-    let attempts = ways.into_iter().map(|way| -> BoxFuture<'_, Result<SlotMap, Failure>> {
-        Box::pin(async move {
-            let view = ask_at(node, way, is_one, progress).await?;
-            if view.nodes().is_empty() && !is_one {
-                return Err(Failure::new(
-                    LockErrorKind::Unavailable,
-                    "the node knows no node that has slots",
-                ));
-            }
-            Ok(view)
-        })
+    let attempts = ways.into_iter().map(|way| async move {
+        let view = ask_at(node, way, is_one, progress).await?;
+        if view.nodes().is_empty() && !is_one {
+            return Err(Failure::new(LockErrorKind::Unavailable, "the node knows no node that has slots"));
+        }
+        Ok(view)
     });
-    let answer = race::first(attempts.collect(), socket::HEAD_START).await;
+    let answer = race::first(attempts, socket::HEAD_START).await;
     answer.unwrap_or_else(|| Err(Failure::new(LockErrorKind::Unavailable, "no place to ask at")))
 }
 

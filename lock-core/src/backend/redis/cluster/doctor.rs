@@ -5,7 +5,7 @@ use tokio::time::timeout;
 use super::router::Router;
 use crate::backend::redis::doctor::{Facts, Kind, findings, of_all};
 use crate::backend::remote::join_all;
-use crate::backend::{BoxFuture, Finding, Severity};
+use crate::backend::{Finding, Severity};
 use crate::error::{LockError, LockErrorKind, Result};
 
 impl Router {
@@ -14,10 +14,10 @@ impl Router {
         // Requests the list of nodes again, because a node may have been replaced since the last call.
         let _ = timeout(self.config().timeout, self.look_again()).await;
         let nodes = self.primaries();
-        let asked = nodes.iter().map(|node| -> BoxFuture<'_, _> {
-            Box::pin(async move { (node.shared().address().to_string(), node.facts(Kind::Node).await) })
-        });
-        let answers = join_all(asked.collect()).await;
+        let asked = nodes
+            .iter()
+            .map(|node| async move { (node.shared().address().to_string(), node.facts(Kind::Node).await) });
+        let answers = join_all(asked).await;
         if answers.iter().all(|(_, answer)| answer.is_err()) {
             let reasons: Vec<_> =
                 answers.iter().filter_map(|(_, answer)| Some(answer.as_ref().err()?.detail())).collect();

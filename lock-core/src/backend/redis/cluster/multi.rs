@@ -14,7 +14,7 @@ use crate::backend::redis::command::fence_of;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::slot;
 use crate::backend::remote::join_all;
-use crate::backend::{Ask, Attempt, BoxFuture, Claim, FencingToken, Grant, Released};
+use crate::backend::{Ask, Attempt, Claim, FencingToken, Grant, Released};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockErrorKind, LossReason};
 use crate::key::Key;
@@ -100,11 +100,11 @@ impl Router {
         keep_for: Option<Duration>,
         deadline: Duration,
     ) -> Result<Released, Failure> {
-        let call = |part| -> BoxFuture<'_, _> { Box::pin(self.release_one(part, keep_for, deadline)) };
+        let calls = parts.iter().map(|part| self.release_one(part, keep_for, deadline));
         let mut answer = Released::Released;
         // Waits for all releases before it returns the first failure. If one node fails, the keys on the other nodes
         // must still be released.
-        for released in join_all(parts.iter().map(call).collect()).await {
+        for released in join_all(calls).await {
             // The worst answer among the parts is the answer of the claim.
             answer = match (answer, released?) {
                 (Released::Taken, _) | (_, Released::Taken) => Released::Taken,

@@ -3,10 +3,10 @@
 use tokio::time::timeout;
 
 use super::router::Router;
+use crate::backend::Ping;
 use crate::backend::redis::link::PING_KEY;
 use crate::backend::redis::slot;
 use crate::backend::remote::join_all;
-use crate::backend::{BoxFuture, Ping};
 use crate::error::{LockError, LockErrorKind, Result};
 
 impl Router {
@@ -14,13 +14,11 @@ impl Router {
     /// majority can promote replicas of the other nodes.
     pub(crate) async fn ping(&self) -> Result<Ping> {
         let (nodes, without_node) = self.nodes_and_gaps();
-        let pings = nodes.iter().map(|(slot, node)| -> BoxFuture<'_, _> {
-            Box::pin(async move {
-                let answer = node.ping(&slot::tagged(PING_KEY, *slot)).await;
-                (node.shared().address().to_string(), answer)
-            })
+        let pings = nodes.iter().map(|(slot, node)| async move {
+            let answer = node.ping(&slot::tagged(PING_KEY, *slot)).await;
+            (node.shared().address().to_string(), answer)
         });
-        let answers = join_all(pings.collect()).await;
+        let answers = join_all(pings).await;
         if without_node > 0 || answers.iter().any(|(_, answer)| answer.is_err()) {
             // Another node may have the slots by now. Requests the list of nodes, for the next ping.
             let _ = timeout(self.config().timeout, self.look_again()).await;

@@ -12,7 +12,7 @@ use crate::backend::redis::error::{Failure, Reaction, Redirect};
 use crate::backend::redis::slot;
 use crate::backend::remote::renewal::{KeyLease, of_grants};
 use crate::backend::remote::{deadline, join_all};
-use crate::backend::{BoxFuture, Renew, Renewal};
+use crate::backend::{Renew, Renewal};
 
 /// The maximum number of times that one renewal is sent while nodes redirect it.
 const ROUNDS: usize = 3;
@@ -46,9 +46,8 @@ impl Router {
         let mut verdicts = vec![Verdict::Unknown(Failure::no_answer(deadline)); parts.len()];
         // If a node hangs, the locks on the other nodes are still renewed. Only the return of this call is delayed, at
         // most until the deadline.
-        let group = |parts| -> BoxFuture<'_, _> { Box::pin(self.renew_group(parts, deadline)) };
-        let groups = self.by_node(parts).into_iter().map(group);
-        for (at, verdict) in join_all(groups.collect()).await.into_iter().flatten() {
+        let groups = self.by_node(parts).into_iter().map(|parts| self.renew_group(parts, deadline));
+        for (at, verdict) in join_all(groups).await.into_iter().flatten() {
             verdicts[at] = verdict;
         }
         of_grants(batch, verdicts, |failure| failure.to_error(&self.config().address))

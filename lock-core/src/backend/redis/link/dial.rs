@@ -21,7 +21,6 @@ use super::role::{Greeting, Role};
 use super::sentinel;
 use super::shared::Shared;
 use super::way::{Way, ways};
-use crate::backend::BoxFuture;
 use crate::backend::redis::config::Address;
 use crate::backend::redis::config::Endpoint;
 use crate::backend::redis::error::{Failure, Reaction};
@@ -143,22 +142,18 @@ async fn reach<R: Role>(
 ) -> Result<Session<R>, Failure> {
     let ways = ways(server, place).await?;
     let is_one = ways.len() == 1;
-    let attempts = ways.into_iter().map(|way| -> BoxFuture<'_, Result<Session<R>, Failure>> {
-        Box::pin(async move {
-            let session = greet(server, open(server, way, progress).await?).await;
-            // The next steps send requests to sentinels or other nodes, so a later timeout must not be reported as a
-            // missing greeting.
-            progress.reached(Progress::CONNECTING);
-            match session {
-                // The primary is at another address of the name, or one of these servers will be promoted.
-                Err(failure) if failure.reaction == Reaction::Reconnect && !is_one => {
-                    Err(failure.temporary())
-                }
-                session => session,
-            }
-        })
+    let attempts = ways.into_iter().map(|way| async move {
+        let session = greet(server, open(server, way, progress).await?).await;
+        // The next steps send requests to sentinels or other nodes, so a later timeout must not be reported as a
+        // missing greeting.
+        progress.reached(Progress::CONNECTING);
+        match session {
+            // The primary is at another address of the name, or one of these servers will be promoted.
+            Err(failure) if failure.reaction == Reaction::Reconnect && !is_one => Err(failure.temporary()),
+            session => session,
+        }
     });
-    let reached = race::first(attempts.collect(), socket::HEAD_START).await;
+    let reached = race::first(attempts, socket::HEAD_START).await;
     reached.unwrap_or_else(|| Err(Failure::new(LockErrorKind::Unavailable, NOWHERE)))
 }
 

@@ -4,16 +4,15 @@ use super::backend::Inner;
 use super::votes::majority;
 use crate::backend::redis::doctor::of_all;
 use crate::backend::remote::join_all;
-use crate::backend::{Backend, BoxFuture, Finding, Severity};
+use crate::backend::{Backend, Finding, Severity};
 use crate::error::{LockError, LockErrorKind, Result};
 
 impl<B: Backend> Inner<B> {
     /// Returns the findings about each node. An unreachable node is also a finding.
     pub(super) async fn doctor(&self) -> Result<Vec<Finding>> {
-        let asked = self.nodes.iter().map(|node| -> BoxFuture<'_, _> {
-            Box::pin(async { (node.name().to_owned(), node.backend.doctor().await) })
-        });
-        let answers = join_all(asked.collect()).await;
+        let asked =
+            self.nodes.iter().map(|node| async { (node.name().to_owned(), node.backend.doctor().await) });
+        let answers = join_all(asked).await;
         if answers.iter().any(|(_, answer)| answer.is_ok()) {
             return Ok(of_nodes(answers));
         }

@@ -16,8 +16,8 @@ use self::facts::{Ensemble, Facts, Quota};
 use super::config::Config;
 use super::error::Failure;
 use super::store::ZooKeeper;
+use crate::backend::Finding;
 use crate::backend::remote::{host_port, join_all, socket};
-use crate::backend::{BoxFuture, Finding};
 use crate::error::{LockErrorKind, Result};
 
 /// The node that lists the servers.
@@ -97,26 +97,22 @@ async fn quotas(
 impl Config {
     /// Returns the number of addresses of the servers that the URL names.
     async fn addresses(&self) -> usize {
-        let look_ups = self.hosts.iter().map(|(host, port)| -> BoxFuture<'_, usize> {
-            Box::pin(async move {
-                let found = timeout(self.timeout, socket::addresses(host, *port)).await;
-                // A name that is not found counts as one address.
-                found.ok().and_then(io::Result::ok).map_or(1, |found| found.len())
-            })
+        let look_ups = self.hosts.iter().map(|(host, port)| async move {
+            let found = timeout(self.timeout, socket::addresses(host, *port)).await;
+            // A name that is not found counts as one address.
+            found.ok().and_then(io::Result::ok).map_or(1, |found| found.len())
         });
-        join_all(look_ups.collect()).await.into_iter().sum()
+        join_all(look_ups).await.into_iter().sum()
     }
 
     /// Returns the servers that do not answer, each with the reason.
     async fn silent(&self) -> Vec<(String, String)> {
-        let looks = self.hosts.iter().map(|place| -> BoxFuture<'_, Option<(String, String)>> {
-            Box::pin(async move {
-                let answer = timeout(self.timeout, self.answers(place)).await;
-                let answer = answer.unwrap_or_else(|_| Err(Failure::no_answer(self.timeout)));
-                answer.err().map(|failure| (host_port(&place.0, place.1), failure.text().to_owned()))
-            })
+        let looks = self.hosts.iter().map(|place| async move {
+            let answer = timeout(self.timeout, self.answers(place)).await;
+            let answer = answer.unwrap_or_else(|_| Err(Failure::no_answer(self.timeout)));
+            answer.err().map(|failure| (host_port(&place.0, place.1), failure.text().to_owned()))
         });
-        join_all(looks.collect()).await.into_iter().flatten().collect()
+        join_all(looks).await.into_iter().flatten().collect()
     }
 
     async fn answers(&self, (host, port): &(String, u16)) -> std::result::Result<(), Failure> {

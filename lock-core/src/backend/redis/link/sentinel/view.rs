@@ -7,9 +7,8 @@ use ::redis::{Cmd, RedisResult};
 use tokio::time::timeout;
 
 use super::dial::{Answer, greet, silent};
-use crate::backend::BoxFuture;
-use crate::backend::redis::config::{Address, Config, Endpoint, Sentinels};
-use crate::backend::remote::{Tls, join_all, socket};
+use crate::backend::redis::config::{Config, Endpoint, Sentinels};
+use crate::backend::remote::{Tls, host_port, join_all, socket};
 
 /// Requests from each sentinel of the URL how it watches the primary: the number of other sentinels that it has found,
 /// and the number of sentinels that must lose contact with the primary before a failover begins. Sends all requests at
@@ -20,15 +19,12 @@ pub(crate) async fn sentinel_views(
     sentinels: &Sentinels,
 ) -> Vec<(String, Result<(u64, u64), Answer>)> {
     let limit = config.patience().max(config.timeout);
-    let asked = sentinels.places.iter().map(move |place| -> BoxFuture<'_, _> {
-        Box::pin(async move {
-            let view = timeout(limit, ask(place, config, tls, &sentinels.master)).await;
-            let silent = |_| Err(Answer::Silent(format!("no answer within {limit:?}")));
-            let (host, port) = place.clone();
-            (Address::Tcp { host, port }.to_string(), view.unwrap_or_else(silent))
-        })
+    let asked = sentinels.places.iter().map(|place| async move {
+        let view = timeout(limit, ask(place, config, tls, &sentinels.master)).await;
+        let silent = |_| Err(Answer::Silent(format!("no answer within {limit:?}")));
+        (host_port(&place.0, place.1), view.unwrap_or_else(silent))
     });
-    join_all(asked.collect()).await
+    join_all(asked).await
 }
 
 async fn ask(
