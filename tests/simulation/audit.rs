@@ -59,14 +59,13 @@ struct Script {
 }
 
 /// The first lines of the scripts, which identify them.
-pub(crate) const TITLES: [(&str, &str); 8] = [
+pub(crate) const TITLES: [(&str, &str); 7] = [
     ("-- Registers one run of a voter", "boot"),
     ("-- Grants a lock", "acquire"),
     ("-- Grants an exclusive lock on several", "acquire all"),
     ("-- Makes the fencing token", "fence"),
     ("-- Extends the leases of locks", "renew"),
     ("-- Releases a lock if", "release"),
-    ("-- Releases a lock but", "keep"),
     ("-- Turns an exclusive", "downgrade"),
 ];
 
@@ -146,7 +145,7 @@ impl Audit {
             for (owner, keys) in &asking {
                 all.hear(owner, client, true_now());
                 match title {
-                    "release" | "keep" => all.released(owner),
+                    "release" => all.released(owner),
                     _ if script.acquires => all.asks(owner, keys),
                     _ => {}
                 }
