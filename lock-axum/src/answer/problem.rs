@@ -21,7 +21,7 @@ pub(super) struct Problem {
     /// The template of the key, if the client may see one.
     pub(super) lock: Option<Box<str>>,
     pub(super) retry_after: Option<Duration>,
-    /// A random number from 0 to 1. The answer adds this fraction of the largest addition to `retry_after`.
+    /// A random number from 0 to 1. It selects the random part that the answer adds to `retry_after`.
     pub(super) jitter: f64,
     pub(super) waited: Option<Duration>,
     pub(super) close: bool,
@@ -75,12 +75,16 @@ impl Problem {
 }
 
 /// Returns `after` in whole seconds for `Retry-After`, at least 1. The time is rounded up, so that no client retries
-/// too early. `jitter` (0 to 1) adds up to a quarter of `after`, or up to a second if that is more. An addition of less
-/// than a second could disappear when the time is rounded.
+/// too early. `jitter` (0 to 1) then adds up to a quarter, or up to a second if that is more. Whole seconds are added,
+/// because a fraction could disappear when the time is rounded. Near the limit, the smallest result is below `after`.
+/// Otherwise all clients would get the limit, and would retry together.
 fn seconds(after: Duration, jitter: f64) -> u64 {
-    let after = after + (after / 4).max(Duration::from_secs(1)).mul_f64(jitter);
+    let longest = LONGEST.as_secs();
     let up = u64::from(after.subsec_nanos() > 0);
-    after.as_secs().saturating_add(up).clamp(1, LONGEST.as_secs())
+    let least = after.as_secs().saturating_add(up).clamp(1, longest);
+    let most = (least / 4).max(1);
+    let added = Duration::from_secs(most + 1).mul_f64(jitter).as_secs().min(most);
+    least.min(longest - most) + added
 }
 
 /// Writes `text` as a JSON string.
@@ -106,18 +110,32 @@ mod tests {
     #[test]
     fn retry_after_is_rounded_up_and_bounded() {
         for (millis, least, most) in [
-            (0, 1, 1),
+            (0, 1, 2),
             (1, 1, 2),
             (999, 1, 2),
             (1_000, 1, 2),
             (1_001, 2, 3),
             (8_000, 8, 10),
-            (29_001, 30, 30),
-            (30_000, 30, 30),
-            (90_000, 30, 30),
+            (24_000, 24, 30),
+            (29_001, 23, 30),
+            (30_000, 23, 30),
+            (90_000, 23, 30),
         ] {
             let after = Duration::from_millis(millis);
             assert_eq!((seconds(after, 0.0), seconds(after, 1.0)), (least, most), "{millis} ms");
+        }
+    }
+
+    #[test]
+    fn every_estimate_gives_several_values_of_retry_after() {
+        for millis in [1, 1_000, 1_500, 4_000, 8_000, 29_001, 30_000] {
+            let mut counts = std::collections::BTreeMap::new();
+            for at in 0..1_000 {
+                let seconds = seconds(Duration::from_millis(millis), f64::from(at) / 1_000.0);
+                *counts.entry(seconds).or_insert(0) += 1;
+            }
+            let (values, most) = (counts.len(), counts.values().max().copied().unwrap_or_default());
+            assert!(values > 1 && most <= 1_000 / values + 1, "{millis} ms: {counts:?}");
         }
     }
 

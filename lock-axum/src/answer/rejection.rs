@@ -132,7 +132,8 @@ impl LockRejection {
 
     /// Returns the time after which a retry makes sense, at most 30 s. This time is a hint. `Retry-After` has the time
     /// in whole seconds. The header includes a random part (up to a quarter, or a second if that is more), so that
-    /// clients that were refused together do not retry together.
+    /// clients that were refused together do not all retry together. The [page of the crate](crate#answers) has the
+    /// details.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after

@@ -69,7 +69,8 @@ impl<K> LockLayer<K> {
 
     /// Sets the `Retry-After` of a client whose request found the key held, at most 30 s. The default is three times
     /// the mean duration of the last requests that this layer has served in this process, or 1 s before the first such
-    /// request. This default is at least the [`min_hold`](Self::min_hold), and at most the rest of the lease.
+    /// request. This default is at least the [`min_hold`](Self::min_hold), and at most the rest of the lease. Each
+    /// answer adds [a random part](crate#answers).
     ///
     /// Set this option if the work continues after the answer under [its own
     /// guard](crate#work-that-outlives-the-answer), because the duration of such work is not measured.

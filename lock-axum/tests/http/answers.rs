@@ -22,17 +22,26 @@ fn retry_after<B>(response: &http::Response<B>) -> &str {
     response.headers()[RETRY_AFTER].to_str().unwrap()
 }
 
-/// Clients that were refused together get different values of `Retry-After`.
+/// Clients that were refused together get different values of `Retry-After`, even if the estimate is a whole second, as
+/// the default is.
 #[tokio::test(start_paused = true)]
 async fn clients_do_not_all_come_back_together() {
     let locks = LockManager::in_memory();
-    let app = app(LockLayer::new(locks.clone()).key("order:<id>").retry_after(Duration::from_secs(8)));
     let _holder = locks.lock("order:42").acquire().await.unwrap();
-    let mut told = std::collections::BTreeSet::new();
-    for _ in 0..100 {
-        told.insert(retry_after(&send(&app, get("/orders/42")).await).to_owned());
+    let layer = || LockLayer::new(locks.clone()).key("order:<id>");
+    for (layer, expected) in [
+        (layer(), &["1", "2"][..]),
+        (layer().retry_after(Duration::from_secs(4)), &["4", "5"]),
+        (layer().retry_after(Duration::from_secs(8)), &["10", "8", "9"]),
+        (layer().retry_after(Duration::from_secs(30)), &["23", "24", "25", "26", "27", "28", "29", "30"]),
+    ] {
+        let app = app(layer);
+        let mut told = std::collections::BTreeSet::new();
+        for _ in 0..200 {
+            told.insert(retry_after(&send(&app, get("/orders/42")).await).to_owned());
+        }
+        assert_eq!(told.iter().collect::<Vec<_>>(), expected);
     }
-    assert_eq!(told.iter().collect::<Vec<_>>(), ["10", "9"], "never before 8 s");
 }
 
 /// `Retry-After` is estimated from the duration of earlier requests. The rest of the holder's lease would be wrong,
