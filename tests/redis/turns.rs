@@ -71,7 +71,7 @@ pub(crate) async fn beside(
     let mut old = Old::start(old, key);
     wait_until("turns", PATIENCE, async || old.turns().len() > turns).await;
     forget();
-    let request = next.lock(key).ttl(TTL).fencing(true).wait(PATIENCE).max_waiters(0);
+    let request = next.lock(key).ttl(TTL).fencing(true).strategy(strategy::fail_fast());
     let guard = request.acquire().await.ok()?;
     let token = guard.fencing_token().await.expect("it came with the grant").get();
     let since = old.clock.now();

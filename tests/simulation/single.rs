@@ -208,7 +208,7 @@ impl Client {
     /// Sometimes tries without waiting, and so is the first to find the key free.
     async fn tries(self, locks: LockManager, mut rng: Rng) -> turmoil::Result {
         loop {
-            let request = locks.lock(KEY).fencing(rng.bool()).strategy(strategy::fail_fast()).max_waiters(0);
+            let request = locks.lock(KEY).fencing(rng.bool()).strategy(strategy::fail_fast());
             if let Ok(guard) = request.acquire().await {
                 self.holds(guard, ms(rng.u64(1..40))).await;
             }

@@ -199,8 +199,6 @@ fn consulted(rules: &Rules, waits: bool, held: bool) -> Action {
     match rules.queue {
         _ if !waits => Action::Ask(Ask::Try),
         Queue::Fifo => Action::Ask(request(rules)),
-        // `max_waiters` lets no claim wait in this process, so only a request shows whether the key is still held.
-        Queue::Barging if rules.room == Some(0) => Action::Ask(Ask::Probe),
         // The claim waits without a request, because its request could overtake other waiters.
         Queue::Barging if held => Action::Decide,
         Queue::Barging => Action::Ask(Ask::Probe),

@@ -33,6 +33,10 @@ impl Options {
         }
         store.check_ttl(self.ttl()).map_err(|error| Flaw { option: "ttl", error })?;
         let strategy = self.strategy()?;
+        if self.max_waiters == Some(0) {
+            let detail = "max_waiters is 0, so nobody could wait: use the strategy `fail_fast`".to_owned();
+            return Err(Flaw::invalid("max_waiters", detail));
+        }
         self.check_renewal()?;
         self.check_hold(store)?;
         Ok(strategy)
@@ -128,13 +132,9 @@ impl Options {
         }
     }
 
-    /// Refuses a limit on waiters that makes no sense: 0, or any limit beside a strategy that does not wait.
+    /// Refuses a limit on waiters beside a strategy that does not wait.
     fn check_own_max_waiters(&self, strategy: &dyn Strategy) -> Checked {
         let Some(max) = self.max_waiters else { return Ok(()) };
-        if max == 0 {
-            let detail = "max_waiters is 0, so nobody could wait: use the strategy `fail_fast`".to_owned();
-            return Err(Flaw::invalid("max_waiters", detail));
-        }
         let waits = matches!(strategy.decide(&Contention::new()), Decision::RetryAfter(_));
         if self.strategy.is_some() && !waits {
             let name = strategy.name();

@@ -280,7 +280,7 @@ impl Profile {
         /// does not retry refuses a backoff.
         backoff(backoff: Backoff);
 
-        /// Sets how many requests may wait for the key. A further request fails with
+        /// Sets how many requests may wait for the key, at least 1. A further request fails with
         /// [`Overloaded`](LockErrorKind::Overloaded). For [`lock`](crate::LockManager::lock), only the waiters of this
         /// process count. For every other kind, the waiters of all processes in the store's queue count. A waiter that
         /// died counts until its [waiter lease](crate::backend::Waiting::Queue) has ended: min(ttl, 2 s) on most

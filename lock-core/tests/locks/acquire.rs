@@ -124,6 +124,19 @@ async fn max_waiters_and_shed_turn_the_surplus_away() {
     waiting.abort();
 }
 
+/// With `max_waiters(0)`, no request could wait. It is refused before a request to the store, which would grant the key.
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_no_waiters_is_refused() {
+    let locks = LockManager::in_memory();
+    for request in [patient(&locks, "k", millis(10)), locks.fair("k"), locks.all(["k", "l"]), locks.lock("k")]
+    {
+        let error = request.max_waiters(0).acquire().await.unwrap_err();
+        assert_eq!((error.kind(), error.key()), (LockErrorKind::InvalidRequest, Some("k")));
+        let expected = "max_waiters is 0, so nobody could wait: use the strategy `fail_fast`";
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn max_waiters_counts_for_fair_locks_too() {
     let locks = LockManager::in_memory();

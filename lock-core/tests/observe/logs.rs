@@ -1,8 +1,8 @@
 //! Tests of the events in the log.
 
-use lock_core::LockManager;
 use lock_core::backend::memory::Memory;
 use lock_core::testkit::{Fault, Operation};
+use lock_core::{LockManager, strategy};
 use tracing::Level;
 
 use crate::disowning::Disowning;
@@ -51,7 +51,7 @@ async fn a_wait_in_vain_names_the_holder() {
     let locks = LockManager::builder(Memory::new()).service("shop").build().unwrap();
     let _guard = order(&locks).label("pay").acquire().await.unwrap();
     assert!(patient(&locks, secs(1)).acquire().await.is_err());
-    assert!(patient(&locks, secs(1)).max_waiters(0).acquire().await.is_err());
+    assert!(order(&locks).strategy(strategy::shed(strategy::retry(), 0)).acquire().await.is_err());
     let warnings = log.events(Level::WARN);
     assert_eq!(messages(&warnings), ["gave up waiting for the lock", "too many requests wait for the lock"]);
     assert_eq!((warnings[0].field("lock.template"), warnings[0].field("lock.key")), (TEMPLATE, KEY));

@@ -34,7 +34,7 @@ async fn a_private_key_is_nowhere_in_spans_and_log() {
         let guard = order(&locks).ttl(secs(3)).acquire().await.unwrap();
         assert!(order(&locks).acquire().await.is_err());
         assert!(patient(&locks, secs(1)).acquire().await.is_err());
-        assert!(patient(&locks, secs(1)).max_waiters(0).acquire().await.is_err());
+        assert!(order(&locks).strategy(strategy::shed(strategy::retry(), 0)).acquire().await.is_err());
         control.fail_next(Operation::Release, Fault::LoseRequest, 9);
         assert!(guard.release().await.is_err());
         tokio::time::sleep(secs(10)).await;

@@ -117,14 +117,6 @@ const EXPECTED: [&str; 23] = [
 ];
 
 #[test]
-fn a_limit_of_no_waiters_asks_in_any_case() {
-    let [_, beats, ..] = kinds();
-    let none = Rules { room: Some(0), ..beats };
-    let event = Event::Consulted { waits: true, busy: true, was_held: true };
-    assert_eq!(next(&none, State::BEGIN, event).1, Action::Ask(Ask::Probe));
-}
-
-#[test]
 fn the_state_remembers_the_last_request_and_why_the_wait_ends() {
     let [_, beats, _, fifo, ..] = kinds();
     let (asked, _) =
