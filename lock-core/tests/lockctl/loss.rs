@@ -8,6 +8,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use lock_tests::RedisServer;
 use rustix::fs::OFlags;
 use rustix::process::{Signal, kill_process};
 
@@ -109,6 +110,38 @@ pub(crate) fn a_stopped_lockctl_leaves_no_command(bed: &Bed, key: &str) {
     log.is_silent_under_the_next(&bed.ctl, key);
     run.signal(Signal::CONT);
     is_lost(run, key);
+}
+
+/// The key is deleted, and the command ends before the next renewal. So only the release finds the loss.
+#[test]
+fn a_loss_that_only_the_release_finds_is_reported() {
+    let server = RedisServer::start();
+    let ctl = Ctl(server.url());
+    let delete_all = || server.keys().iter().for_each(|key| drop(server.command(&["DEL", key])));
+    for (command, options, end, code) in [
+        ("run", &[][..], 0, 76),
+        ("run", &[], 3, 3),
+        ("run", &["--on-lost", "warn"], 0, 0),
+        ("leader", &[], 0, 76),
+    ] {
+        let log = Log::new();
+        let script = format!("{}; {}; exit {end}", log.says("works"), log.waits());
+        let run =
+            ctl.start(&[&[command, "k", "--ttl", "1h"], options, &["--", "sh", "-c", &script]].concat());
+        log.until_all(&["works"]);
+        delete_all();
+        log.go();
+        let said = run.end();
+        assert_eq!(said.code, code, "{command} {options:?} {end}: {said:?}");
+        let told = "`k` was lost before the command ended, and another one may have run at the same time: ";
+        assert!(said.err.contains(told) && said.err.lines().count() == 1, "{said:?}");
+    }
+    let held = ctl.start(&["hold", "k", "--ttl", "1h"]);
+    ctl.until_held("k", 1);
+    delete_all();
+    held.signal(Signal::TERM);
+    let said = held.end();
+    assert!(said.code == 76 && said.err.contains("`k` was lost before the signal"), "{said:?}");
 }
 
 #[test]

@@ -12,7 +12,8 @@ Exit codes:
   1     the answer is no: the key is not held, the grant was gone
   64    the command line is wrong
   75    another one holds the lock (`run -E CODE` changes it)
-  76    the lock was lost while the command ran, and the command was stopped
+  76    the lock was lost while the command ran: the command was stopped, or ended with 0 before
+        lockctl noticed the loss
   77    the store does not answer, or refuses
   126   the command cannot be executed, 127: it is not found
   128+N the command, or lockctl while it waited, was ended by signal N";
@@ -46,6 +47,10 @@ pub(crate) enum Command {
     ///
     /// The lock is released when the command itself has ended. Processes that the command has left in the background work
     /// on without the lock, so let the command wait for them. If the lock is lost, they are ended too.
+    ///
+    /// If the key is deleted in the store, lockctl notices that at its next renewal, within a third of the ttl, or else
+    /// when it releases the lock. If the command has ended by then, it is not stopped. lockctl then says that the lock was
+    /// lost, and exits with 76 if the command ended with 0.
     ///
     /// The command finds the key in `LOCK_KEY`, and the fencing token in `LOCK_FENCING_TOKEN` if the store gives one.
     Run(Run),
@@ -228,7 +233,8 @@ pub(crate) struct Run {
 /// How a command ends when its lock does.
 #[derive(Debug, Options)]
 pub(crate) struct End {
-    /// What happens to the command when the lock is lost: `kill` ends it before the lease is over, `warn` lets it work on.
+    /// What happens to the command when the lock is lost: `kill` ends it before the lease is over, `warn` lets it work on,
+    /// and keeps its exit code.
     #[arg(long, value_enum, default_value = "kill")]
     pub(crate) on_lost: OnLost,
     /// The time between TERM and KILL, at most a third of the lease. TERM comes that much, and a tenth of the lease, before

@@ -16,7 +16,7 @@ impl Exit {
     pub(crate) const USAGE: Self = Self(64);
     /// Another process holds the lock (`EX_TEMPFAIL`). `run -E` changes this code.
     pub(crate) const CONTENDED: Self = Self(75);
-    /// The lock was lost while the command ran, and the command was stopped.
+    /// The lock was lost while the command ran. The command was stopped, or had succeeded before the loss was noticed.
     pub(crate) const LOST: Self = Self(76);
     /// The store does not answer, or refuses the request.
     pub(crate) const STORE: Self = Self(77);

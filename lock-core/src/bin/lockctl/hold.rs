@@ -5,6 +5,7 @@ use crate::args::{Lock, Store};
 use crate::exit::{Exit, Fault};
 use crate::out;
 use crate::signals::Signals;
+use crate::supervise::found_lost;
 
 /// Holds the lock until a signal, or until it is lost.
 pub(crate) async fn hold(store: &Store, lock: &Lock, json: bool) -> Result<Exit, Fault> {
@@ -21,7 +22,13 @@ pub(crate) async fn hold(store: &Store, lock: &Lock, json: bool) -> Result<Exit,
     tokio::select! {
         biased;
         _ = signals.next() => {
-            guard.release().await?;
+            let what = format!("the lock `{}`", guard.key().escape_debug());
+            let release = guard.release().await;
+            if let Some(why) = found_lost(&release) {
+                let text = format!("{what} was lost before the signal, and another one may have held it: {why}");
+                return Err(Fault::new(Exit::LOST, text));
+            }
+            release?;
             Ok(Exit::OK)
         }
         _ = guard.lost() => Err(guard.check().err().map_or_else(|| Fault::new(Exit::LOST, "the lock was lost"), Fault::from)),

@@ -38,7 +38,7 @@ pub(crate) async fn leader(store: &Store, options: Leader, json: bool) -> Result
         under(leadership.guard(), options.ttl, &options.end, &options.command, &[], &mut signals).await;
     let what = format!("the lead of `{}`", options.name.escape_debug());
     let loss = leadership.check().err();
-    ended.exit(&what, loss, leadership.resign().await.err())
+    ended.exit(&what, options.end.on_lost, loss, leadership.resign().await)
 }
 
 fn show(name: &str, found: Option<&lock_core::leader::Leader>, json: bool) -> Exit {

@@ -31,7 +31,7 @@ pub(crate) async fn run(store: &Store, options: Run, json: bool) -> Result<Exit,
     let ended = under(&guard, ttl, &end, &command, &[(HELD, held)], &mut signals).await;
     let what = format!("the lock `{}`", guard.key().escape_debug());
     let loss = guard.check().err();
-    ended.exit(&what, loss, guard.release().await.err())
+    ended.exit(&what, end.on_lost, loss, guard.release().await)
 }
 
 /// Acquires the lock. If the grant has only the short lease of a waiter, renews the lease. If the lock is lost before

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use lock_core::{LockError, LockGuard, LossReason};
+use lock_core::{LockError, LockGuard, LossReason, Released};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
@@ -32,30 +32,54 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
-    /// Returns the exit code. `loss` is the reason why the lock, which is named `what`, was lost. `release` is the
-    /// reason why its release failed. A failed release is printed, but does not change the code, because the key is
-    /// free when its lease is over.
+    /// Returns the exit code. `loss` is the reason why the lock, which is named `what`, was lost, if that is known.
+    /// `release` is the answer to its release. A failed release is printed, but does not change the code, because the
+    /// key is free when its lease is over.
+    ///
+    /// A command may end before the loss of its lock is noticed, for example after a deletion of the key. Such a loss is
+    /// printed. It changes the code only of a command that succeeded, and not with `--on-lost warn`.
     pub(crate) fn exit(
         self,
         what: &str,
+        on_lost: OnLost,
         loss: Option<LockError>,
-        release: Option<LockError>,
+        release: lock_core::Result<Released>,
     ) -> Result<Exit, Fault> {
+        let lost = loss.map(|error| error.to_string()).or_else(|| found_lost(&release));
         match self {
             Self::Stopped => {
-                let why = loss
-                    .or(release)
-                    .map_or_else(|| "its lease was nearly over".to_owned(), |error| error.to_string());
+                let failed = release.err().map(|error| error.to_string());
+                let why = lost.or(failed).unwrap_or_else(|| "its lease was nearly over".to_owned());
                 Err(Fault::new(Exit::LOST, format!("{what} was lost and the command was stopped: {why}")))
             }
             Self::Done(exit) => {
-                if let Some(error) = release {
-                    eprintln!("lockctl: {error}");
-                }
+                let text = match (lost, release) {
+                    (Some(why), _) => {
+                        let text = format!(
+                            "{what} was lost before the command ended, and another one may have run at the same time: {why}"
+                        );
+                        if exit == Exit::OK && on_lost == OnLost::Kill {
+                            return Err(Fault::new(Exit::LOST, text));
+                        }
+                        text
+                    }
+                    (None, Err(error)) => error.to_string(),
+                    (None, Ok(_)) => return Ok(exit),
+                };
+                eprintln!("lockctl: {text}");
                 Ok(exit)
             }
             Self::Failed(fault) => Err(fault),
         }
+    }
+}
+
+/// Returns why the lock was lost, if the answer to its release shows that it was.
+pub(crate) fn found_lost(release: &lock_core::Result<Released>) -> Option<String> {
+    match release {
+        Ok(Released::Expired | Released::Taken) => Some(LossReason::Taken.to_string()),
+        Err(error) if error.is_lost() => Some(error.to_string()),
+        _ => None,
     }
 }
 
