@@ -67,6 +67,22 @@ fn each_end_has_its_exit_code() {
     assert_eq!(said.code, 76, "released by force: {said:?}");
 }
 
+/// A holder that has ended, and a holder that uses another library, cannot be notified of a forced release.
+#[test]
+fn a_forced_release_says_whether_the_holder_is_told() {
+    let (server, ctl) = redis();
+    let release = |key: &str| ctl.run(&["force-release", key, "--reason", "x", "--yes"]).out;
+    assert_eq!(ctl.run(&["run", "kept", "--min-hold", "1m", "--", "true"]).code, 0);
+    assert_eq!(
+        release("kept"),
+        "released `kept`; no holder is left to tell: it was only kept locked by `min_hold`\n"
+    );
+    server.command(&["SET", "foreign", "by another library", "PX", "60000"]);
+    assert_eq!(release("foreign"), "released `foreign`; its holder is not told: it uses another library\n");
+    assert_eq!(ctl.run(&["acquire", "left", "--ttl", "1m"]).code, 0);
+    assert_eq!(release("left"), "released `left`; its holder is told if it still runs\n");
+}
+
 #[test]
 fn permits_and_readers_share() {
     let (_server, ctl) = redis();

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 
-use lock_core::{GrantId, LockInfo};
+use lock_core::{GrantId, HolderInfo, LockInfo};
 
 use crate::args::{ForceRelease, Store};
 use crate::exit::{Exit, Fault};
@@ -24,10 +24,11 @@ pub(crate) async fn force_release(store: &Store, options: &ForceRelease, json: b
         return Err(Fault::new(Exit::NO, "nothing was released: the key was not typed"));
     }
     let done = locks.force_release(key, &id, &options.reason).await?;
+    let holder = lock.holders.iter().find(|holder| holder.id == id);
     if json {
         out::line(serde_json::json!({ "key": key, "id": id.as_str(), "released": done }));
     } else if done {
-        out::line(format_args!("released `{}`; its holder is told", key.escape_debug()));
+        out::line(format_args!("released `{}`; {}", key.escape_debug(), who_learns(holder)));
     } else {
         out::line(format_args!("the grant {id} was gone; nothing was released"));
     }
@@ -51,13 +52,25 @@ fn chosen(lock: &LockInfo, id: Option<&str>) -> Result<GrantId, Fault> {
     }
 }
 
+/// Says whether the holder of a grant that is released by force learns of it. `holder` is `None` if the store did not list
+/// this holder.
+fn who_learns(holder: Option<&HolderInfo>) -> &'static str {
+    match holder {
+        Some(holder) if holder.kept => "no holder is left to tell: it was only kept locked by `min_hold`",
+        Some(HolderInfo { record: None, .. }) => "its holder is not told: it uses another library",
+        _ => "its holder is told if it still runs",
+    }
+}
+
 /// Shows the lock, and returns whether the person has typed its key.
 fn confirmed(lock: &LockInfo, id: &GrantId) -> Result<bool, Fault> {
     if !std::io::stdin().is_terminal() {
         return Err(Fault::usage("there is no terminal to ask on: add --yes"));
     }
     eprint!("{}", table::table(std::slice::from_ref(lock)));
-    eprintln!("\nIts holder is told, and may work on until it is. Another one can hold the key at once.");
+    let holder = lock.holders.iter().find(|holder| holder.id == *id);
+    eprintln!("\nIf you go on, {}.", who_learns(holder));
+    eprintln!("A holder may work on until it notices the loss, and another one can hold the key at once.");
     eprint!("To release the grant {id}, type the key: ");
     let _ = std::io::stderr().flush();
     let mut typed = String::new();
