@@ -48,6 +48,7 @@ fn each_end_has_its_exit_code() {
         ),
         ("an unknown store", &["--url", "foo://x", "list"], 64, "foo"),
         ("an empty URL", &["--url", "", "list"], 64, "set and empty"),
+        ("a store in the process", &["--url", "memory://", "run", "a", "--", "true"], 0, "excludes no other"),
         ("help", &["--help"], 0, ""),
         ("a ping", &["ping"], 0, ""),
         ("no token", &["release", "a"], 64, "--token"),
