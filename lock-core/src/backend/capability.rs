@@ -7,6 +7,7 @@ use super::Backend;
 use super::{Claim, Mode, Queue, Waiting};
 use crate::clock::Clock;
 use crate::error::{LockError, LockErrorKind, Result};
+use crate::words::duration::shown;
 
 /// The place of the store, which decides where renewals run and which clock measures leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,8 +204,11 @@ impl Capability {
                 None => return Ok(()),
                 Some((below, above)) => {
                     format!(
-                        "ttl is {ttl:?}: the {} store holds {below:?} or {above:?}, and nothing in between{}",
+                        "ttl is {}: the {} store holds {} or {}, and nothing in between{}",
+                        shown(ttl),
                         self.store,
+                        shown(below),
+                        shown(above),
                         self.advice()
                     )
                 }
@@ -212,7 +216,8 @@ impl Capability {
             _ if ttl.is_zero() => "ttl is 0: a lease needs a length, such as 10 s".to_owned(),
             (min, max) => {
                 let advice = if ttl < min { self.advice() } else { String::new() };
-                format!("ttl is {ttl:?}: the {} store holds {min:?} to {max:?}{advice}", self.store)
+                let (ttl, min, max) = (shown(ttl), shown(min), shown(max));
+                format!("ttl is {ttl}: the {} store holds {min} to {max}{advice}", self.store)
             }
         };
         Err(LockError::new(LockErrorKind::InvalidRequest, detail))
@@ -286,7 +291,8 @@ mod tests {
             (2_001, Some("2s or 3s")),
             (7_500, Some("7s or 8s")),
             (1_000, Some("holds 2s to")),
-            (500, Some("holds 2s to")),
+            (500, Some("ttl is 500ms: the odd store holds 2s to 24h")),
+            (400 * 86_400_000, Some("ttl is 400days: the odd store holds 2s to 24h")),
         ] {
             match (store.check_ttl(ms(ttl)), named) {
                 (Ok(()), None) => {}

@@ -11,6 +11,7 @@ use crate::backend::Capability;
 use crate::error::{LockError, LockErrorKind};
 use crate::kind::Kind;
 use crate::strategy::{Contention, Decision, Strategy};
+use crate::words::duration::shown;
 
 /// The shortest interval that `renew_every` may set.
 const SHORTEST_CYCLE: Duration = Duration::from_millis(10);
@@ -85,7 +86,8 @@ impl Options {
         }
         let Some(min) = self.min_hold else { return Ok(()) };
         if let Some(max) = self.max_hold.filter(|max| *max < min) {
-            let detail = format!("min_hold is {min:?}, longer than max_hold {max:?}");
+            let (min, max) = (shown(min), shown(max));
+            let detail = format!("min_hold is {min}, longer than max_hold {max}");
             return Err(Flaw::invalid("min_hold", detail));
         }
         let Some(max) = store.keeps_after_release else {
@@ -94,13 +96,15 @@ impl Options {
             return Err(Flaw::unsupported("min_hold", detail));
         };
         if min > max {
+            let (min, max) = (shown(min), shown(max));
             let detail =
-                format!("min_hold is {min:?}: the {} store keeps a key for {max:?} at most", store.store);
+                format!("min_hold is {min}: the {} store keeps a key for {max} at most", store.store);
             return Err(Flaw::invalid("min_hold", detail));
         }
         let ttl = self.ttl();
         if !self.renew() && min > ttl {
-            let detail = format!("min_hold is {min:?}, longer than the ttl {ttl:?} that is not renewed");
+            let (min, ttl) = (shown(min), shown(ttl));
+            let detail = format!("min_hold is {min}, longer than the ttl {ttl} that is not renewed");
             return Err(Flaw::invalid("min_hold", detail));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Parses durations such as `"500ms"`. The errors suggest what to write instead.
+//! Parses durations such as `"500ms"`, and shows them. The errors suggest what to write instead.
 
 use std::time::Duration;
 
@@ -16,6 +16,22 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 /// Parses the value of `option`. Accepts zero only if zero disables the option.
 pub(crate) fn parse_option(option: &str, text: &str) -> Result<Duration, String> {
     if ZERO_SWITCHES_OFF.contains(&option) { parse_or_zero(text) } else { parse(text) }
+}
+
+/// Returns a duration as text that can be parsed again. A duration of an hour or more is shown in days and hours: `24h`,
+/// `400days`. A shorter one is shown as by `Debug`: `10ms`, `2.5s`.
+pub(crate) fn shown(duration: Duration) -> String {
+    let hours = duration.as_secs() / 3600;
+    if hours == 0 {
+        return format!("{duration:?}");
+    }
+    let rest = duration - Duration::from_secs(hours * 3600);
+    let (days, hours) = if hours < 48 { (0, hours) } else { (hours / 24, hours % 24) };
+    let mut parts = Vec::new();
+    parts.extend((days > 0).then(|| format!("{days}days")));
+    parts.extend((hours > 0).then(|| format!("{hours}h")));
+    parts.extend((!rest.is_zero()).then(|| humantime::format_duration(rest).to_string()));
+    parts.join(" ")
 }
 
 fn parse_or_zero(text: &str) -> Result<Duration, String> {
@@ -77,6 +93,24 @@ mod tests {
         ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
+    }
+
+    #[test]
+    fn long_durations_are_shown_in_days_and_hours() {
+        for (seconds, text) in [
+            (90, "90s"),
+            (3_600, "1h"),
+            (5_430, "1h 30m 30s"),
+            (86_400, "24h"),
+            (172_800, "2days"),
+            (400 * 86_400, "400days"),
+            (400 * 86_400 + 7_260, "400days 2h 1m"),
+        ] {
+            let duration = Duration::from_secs(seconds);
+            assert_eq!((shown(duration), parse(text)), (text.to_owned(), Ok(duration)));
+        }
+        assert_eq!(shown(Duration::from_millis(2_500)), "2.5s");
+        assert_eq!(shown(Duration::from_millis(3_600_010)), "1h 10ms");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{LockError, LockErrorKind, Result};
+use crate::words::duration::shown;
 
 /// The options for which all clients of a quorum must use the same values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +28,8 @@ impl VoterOptions {
     pub(crate) fn checked(self) -> Result<Self> {
         let Self { max_ttl } = self;
         if max_ttl < Self::SHORTEST || max_ttl > Self::LONGEST {
-            let (shortest, longest) = (Self::SHORTEST, Self::LONGEST);
-            let detail = format!("`max_ttl` is {max_ttl:?}; it can be {shortest:?} to {longest:?}");
+            let [max_ttl, shortest, longest] = [max_ttl, Self::SHORTEST, Self::LONGEST].map(shown);
+            let detail = format!("`max_ttl` is {max_ttl}; it can be {shortest} to {longest}");
             return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
         }
         if max_ttl.subsec_nanos() % 1_000_000 != 0 {
