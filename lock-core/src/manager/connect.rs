@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::backend::memory::Memory;
 use crate::backend::{Backend, BoxFuture, DynBackend};
 use crate::error::{LockError, LockErrorKind, Result};
+use crate::words::suggest;
 
 /// The environment variable with the URL of the store.
 const VARIABLE: &str = "LOCK_URL";
@@ -66,10 +67,21 @@ impl Store {
 
 /// Returns whether `name` equals `scheme`, with or without the optional part in brackets.
 fn is_of(scheme: &str, name: &str) -> bool {
-    let Some((before, rest)) = scheme.split_once('[') else { return name == scheme };
+    names(scheme).iter().any(|known| known == name)
+}
+
+/// Returns `scheme` without and with the optional part in brackets.
+fn names(scheme: &str) -> [String; 2] {
+    let (before, rest) = scheme.split_once('[').unwrap_or((scheme, ""));
     let (option, after) = rest.split_once(']').unwrap_or((rest, ""));
-    let middle = name.strip_prefix(before).and_then(|name| name.strip_suffix(after));
-    middle.is_some_and(|middle| middle.is_empty() || middle == option)
+    [format!("{before}{after}"), format!("{before}{option}{after}")]
+}
+
+/// Returns the scheme that `name` probably misspells, if there is one.
+fn nearest(name: &str) -> Option<String> {
+    let names: Vec<String> =
+        STORES.iter().flat_map(|store| store.schemes).flat_map(|scheme| names(scheme)).collect();
+    suggest::nearest(name, names.iter().map(String::as_str)).map(str::to_owned)
 }
 
 /// Returns the list of schemes of this version, for an error text.
@@ -114,9 +126,17 @@ pub(super) async fn connect(url: &str) -> Result<Arc<dyn DynBackend>> {
         return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
     };
     let name = name.to_ascii_lowercase();
+    if name.starts_with(char::is_whitespace) {
+        let detail = "the URL of the store begins with white space: remove it";
+        return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
+    }
     let Some(store) = STORES.iter().find(|store| store.has(&name)) else {
         let shown: String = name.chars().take(32).collect();
-        let detail = format!("no store has the scheme `{}`; there are {}", shown.escape_debug(), known());
+        let instead = match nearest(&name) {
+            Some(near) => format!("did you mean `{near}://`?"),
+            None => format!("there are {}", known()),
+        };
+        let detail = format!("no store has the scheme `{}`; {instead}", shown.escape_debug());
         return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
     };
     if let Some(connect) = store.connect {
@@ -181,6 +201,24 @@ mod tests {
         assert!(
             known().starts_with("`memory://`, `redis[s]://`") && known().ends_with(" and `zookeeper[s]://`")
         );
+    }
+
+    #[tokio::test]
+    async fn a_scheme_that_no_store_has_is_told_with_the_nearest() {
+        for (url, expected) in [
+            ("reddis://u:s3cret@h/", "no store has the scheme `reddis`; did you mean `redis://`?"),
+            ("redis+sentinal://h/p", "did you mean `redis+sentinel://`?"),
+            ("rediss+clusters://h", "did you mean `rediss+cluster://`?"),
+            ("postgress://h/d", "did you mean `postgres://`?"),
+            ("mem://", "did you mean `memory://`?"),
+            ("foo://u:s3cret@h", "no store has the scheme `foo`; there are `memory://`, `redis[s]://`"),
+            ("https://h", "no store has the scheme `https`; there are "),
+            (" redis://u:s3cret@h", "the URL of the store begins with white space: remove it"),
+        ] {
+            let Err(error) = connect(url).await else { panic!("{url} was accepted") };
+            let text = error.to_string();
+            assert!(text.contains(expected) && !text.contains("s3cret"), "{url}: {text}");
+        }
     }
 
     /// If this build lacks the store, the error names the missing feature. Otherwise the URL is refused for another

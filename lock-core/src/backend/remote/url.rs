@@ -132,13 +132,15 @@ impl UrlForm {
         text.split(',').map(|host| self.host_and_port(host, default)).collect()
     }
 
-    /// Parses the value of an option that is a duration above zero.
+    /// Parses the value of an option that is a duration above zero. The error shows the value only if it is a number.
     pub(crate) fn duration(&self, option: &'static str, value: &str) -> Result<Duration> {
         words::duration::parse(value).map_err(|_| {
             let store = self.store;
-            let detail = format!(
-                "the option `{option}` of the {store} URL needs a duration above zero, such as `500ms` or `2s`"
-            );
+            let needs = match value.parse() {
+                Ok(number @ 1_u64..) => format!("a unit: `{number}ms` or `{number}s`?"),
+                _ => "a duration above zero, such as `500ms` or `2s`".to_owned(),
+            };
+            let detail = format!("the option `{option}` of the {store} URL needs {needs}");
             LockError::new(LockErrorKind::InvalidRequest, detail)
         })
     }
@@ -275,11 +277,15 @@ mod tests {
         assert!(text(FORM.decode("a%zz")).contains("write `%25` for it"));
         assert!(text(FORM.decode("%ff")).contains("not UTF-8"));
         assert_eq!(FORM.duration("timeout", "2s").expect("a duration"), Duration::from_secs(2));
-        for value in ["", "0s", "soon"] {
-            assert!(
-                text(FORM.duration("timeout", value)).contains("`timeout` of the Test URL needs"),
-                "{value}"
-            );
+        for (value, needs) in [
+            ("", "a duration above zero, such as `500ms`"),
+            ("0", "a duration above zero"),
+            ("0s", "a duration above zero"),
+            ("soon", "a duration above zero"),
+            ("1", "a unit: `1ms` or `1s`?"),
+        ] {
+            let error = text(FORM.duration("timeout", value));
+            assert!(error.contains(&format!("`timeout` of the Test URL needs {needs}")), "{value}: {error}");
         }
     }
 }
