@@ -16,6 +16,14 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// The time limit for the look-up of a host name.
 const LOOK_UP: Duration = Duration::from_secs(1);
 
+/// Returns the failure of a connect that got no session within `within`.
+pub(super) fn silent(within: Duration) -> Failure {
+    let text = format!(
+        "no answer within {within:?}; is the server up, is it ZooKeeper, and does a firewall drop packets to it?"
+    );
+    Failure::new(LockErrorKind::Unavailable, text)
+}
+
 impl Config {
     /// Connects, and begins a session.
     pub(super) async fn connect(&self) -> Result<Client, Error> {
@@ -110,7 +118,7 @@ impl Config {
     async fn look(&self, within: Duration) -> Failure {
         let looks = self.hosts.iter().map(|place| async move {
             let look = timeout(within, self.look_at(place)).await;
-            look.unwrap_or_else(|_| Err(Failure::no_answer(within)))
+            look.unwrap_or_else(|_| Err(silent(within)))
         });
         let seen = join_all(looks).await.into_iter().zip(&self.hosts);
         // The answer of a reachable server is more useful than the error of one that is down.
@@ -185,5 +193,15 @@ mod tests {
         ] {
             assert_eq!(Config::parse(url).expect(url).cluster().await, cluster);
         }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_answer_may_be_another_program() {
+        let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = other.local_addr().expect("an address");
+        let url = format!("zookeeper://{address}/locks?connect_timeout=200ms");
+        let Err(error) = super::super::ZooKeeper::connect(&url).await else { panic!("it has no session") };
+        let expected = "; is the server up, is it ZooKeeper, and does a firewall drop packets to it?";
+        assert!(error.is_temporary() && error.to_string().contains(expected), "{error}");
     }
 }

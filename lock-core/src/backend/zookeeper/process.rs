@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use zookeeper_client::SessionState;
 
 use super::config::Config;
+use super::connect::silent;
 use super::error::{Failure, Reaction, is_doubtful};
 use super::grants::Grants;
 use super::session::{PROOFS, Session, now};
@@ -45,7 +46,7 @@ impl session_keeper::Session for Session {
                 Err(error) => Err(config.refusal(&error, within).await),
             }
         };
-        let client = timeout(within, connecting).await.unwrap_or_else(|_| Err(Failure::no_answer(within)));
+        let client = timeout(within, connecting).await.unwrap_or_else(|_| Err(silent(within)));
         let session = Self::new(client.map_err(Failure::before_any_request)?, sent);
         if session.timeout() > promised {
             let now = session.timeout();

@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use zookeeper_client::Error;
 
 use super::config::Config;
+use super::connect::silent;
 use super::error::Failure;
 use super::places::make_base;
 use super::process::Processes;
@@ -80,7 +81,7 @@ impl ZooKeeper {
         let ask = async |left| match timeout(left, first(&config)).await {
             Ok(Ok(session)) => Ok(session),
             Ok(Err(error)) => Err(config.refusal(&error, left).await.before_any_request()),
-            Err(_) => Err(Failure::no_answer(left).before_any_request()),
+            Err(_) => Err(silent(left).before_any_request()),
         };
         let session = tries::connect(&config, config.connect_timeout, |left| Box::pin(ask(left))).await;
         let session = session.map_err(|failure| failure.error_of(&config))?;
