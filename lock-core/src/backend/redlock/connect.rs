@@ -10,8 +10,8 @@ pub(crate) async fn connect(url: &str) -> Result<Quorum<Voter>> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let RedlockUrl { urls, names, options, node_timeout } = RedlockUrl::parse(rest, scheme == "redlocks")?;
     if urls.len() == 1 {
-        let detail = "a `redlock://` URL with one server is no majority of several: name three or five that share nothing, \
-                      or write `redis://` for one";
+        let detail = "a `redlock://` URL with one server is no majority of several: name three, or a larger odd number, that \
+                      share nothing, or write `redis://` for one";
         return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
     }
     let voters = Voter::connect_all(urls.iter().map(String::as_str), options).await?;
@@ -32,7 +32,10 @@ mod tests {
             let Err(error) = connect(url).await else { panic!("{url} was accepted") };
             assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{url}");
             let text = error.to_string();
-            assert!(text.contains("three or five") && text.contains("`redis://` for one"), "{text}");
+            assert!(
+                text.contains("name three, or a larger odd number,") && text.contains("`redis://` for one"),
+                "{text}"
+            );
             assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
         }
     }

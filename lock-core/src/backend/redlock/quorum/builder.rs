@@ -80,7 +80,7 @@ impl<B: Backend> QuorumBuilder<B> {
         let count = self.nodes.len();
         let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
         if count == 0 {
-            return invalid("a quorum has no nodes: give it 3 or 5".to_owned());
+            return invalid("a quorum has no nodes: give it 3, or a larger odd number".to_owned());
         }
         if count.is_multiple_of(2) {
             let (fewer, more, spare) = (count - 1, count + 1, max_failures(count));

@@ -27,7 +27,7 @@ fn of_nodes(answers: Vec<(String, Result<Vec<Finding>>)>) -> Vec<Finding> {
     let up = answers.iter().filter(|(_, answer)| answer.is_ok()).count();
     let alone = (all == 1).then(|| {
         let found = "the quorum has one node: the loss of it is the loss of all locks";
-        let advice = "name three or five servers that share nothing";
+        let advice = "name three servers, or a larger odd number, that share nothing";
         Finding::new(Severity::Warning, "redlock.one_node", found, advice)
     });
     let each = answers.into_iter().map(|(name, answer)| {
