@@ -145,12 +145,16 @@ impl From<Grant> for Renewal {
 }
 
 /// The outcome of a release.
+///
+/// [`Expired`](Self::Expired) and [`Taken`](Self::Taken) usually mean that the lock was lost before the release, and that
+/// nothing had noticed it: another owner may have held the lock at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Released {
     /// The owner had the grant, and has released it.
     Released,
-    /// The key was free before the release, because the lease had expired.
+    /// The key was free before the release: the lease had expired, or the key was deleted. If the connection broke during
+    /// the release, a store may also return this because an earlier request of the same release has freed the key.
     Expired,
     /// Another owner has the key. The grant of that owner was not changed.
     Taken,

@@ -159,6 +159,11 @@ impl LockGuard {
     /// Releases the lock, and waits for the store's answer. If the lock was already [released
     /// early](LockHandle::release_early), this only returns [`Released::Released`].
     ///
+    /// A loss that only this request finds is not an error: the result is `Ok` with [`Released::Expired`] if the key was
+    /// free, and with [`Released::Taken`] if another owner has it. For example, the key was deleted after the last renewal.
+    /// The log also warns of such a loss, at most once in 10 s for each template. A caller that must know whether it held
+    /// the lock until the end matches on the result.
+    ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) if the lock was lost before; [`Unavailable`](LockErrorKind::Unavailable) if the
     /// store did not answer. In the second case the release continues in the background until the lease is over.

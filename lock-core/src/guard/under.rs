@@ -54,7 +54,9 @@ impl LockHandle {
     /// While nested calls or [other guards](Self::to_guard) share the lock, this does nothing and returns
     /// [`Released::StillHeld`], because they still need the lock. If the lock was released before, this returns
     /// [`Released::Released`] at once, even if the store has not answered that release yet. On the handle of a write
-    /// lock that became a read lock, this also returns [`Released::Released`], although the read lock is still held.
+    /// lock that became a read lock, this also returns [`Released::Released`], although the read lock is still held. As
+    /// for [`LockGuard::release`], `Ok` with [`Released::Expired`] or [`Released::Taken`] is a loss that only this request
+    /// finds.
     ///
     /// # Errors
     /// As [`LockGuard::release`].

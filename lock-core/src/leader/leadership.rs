@@ -84,7 +84,8 @@ impl Leadership {
         self.guard.run(body).await
     }
 
-    /// Resigns, and waits for the store's answer. The next candidate leads at once.
+    /// Resigns, and waits for the store's answer. The next candidate leads at once. As for [`LockGuard::release`], `Ok`
+    /// with [`Released::Expired`] or [`Released::Taken`] is a loss that only this request finds.
     ///
     /// # Errors
     /// The same errors as [`LockGuard::release`], such as [`Lost`](LockErrorKind::Lost) if the leadership was lost

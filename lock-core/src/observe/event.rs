@@ -127,7 +127,7 @@ pub enum LockEvent {
         #[cfg_attr(feature = "serde", serde(rename = "held_ms", serialize_with = "millis"))]
         held: Duration,
     },
-    /// A release failed: the store did not answer, or the lock already belonged to another holder. An unanswered
+    /// A release failed: the store did not answer, or the answer shows that the lock was lost before. An unanswered
     /// release continues in the background.
     #[non_exhaustive]
     ReleaseFailed {

@@ -10,9 +10,7 @@
 ///   release, for at most a second. So the pending release does not make the acquisition fail.
 /// - **The caller does not learn of a failed release**, as with a dropped guard. The release is repeated in the
 ///   background until the lease is over. The log, the metric `lock.client.release_errors` and the event
-///   [`ReleaseFailed`](crate::LockEvent::ReleaseFailed) report it. If the answer to the release shows that the lock was
-///   lost before, that loss is reported in the same way. (A loss that was known when the body ended is always returned
-///   as an error.)
+///   [`ReleaseFailed`](crate::LockEvent::ReleaseFailed) report it.
 /// - **The runtime of the caller sends the release.** A current-thread runtime that is no longer driven sends nothing
 ///   until it is driven again, or dropped.
 /// - **A process that exits** right afterwards may leave the key locked until its ttl is over.
@@ -20,6 +18,14 @@
 ///
 /// With both values, if another task of this process waits for the key, that task gets the grant without a release.
 /// [`LockGuard::release`] always waits for the answer.
+///
+/// # A loss that only the release finds
+///
+/// A loss that is known when the body ends is always returned as an error. But a deleted key, or a failover that lost the
+/// lock, is noticed only at the next renewal, within a third of the ttl. If the body ends before that, only the answer to
+/// the release shows the loss. With both values, the caller then gets the result of the body, and no error. The log warns
+/// of it, at most once in 10 s for each template, and the metric and the event above report it. A caller that must know
+/// compares the fencing token where it writes, or releases a guard with [`LockGuard::release`], which returns the answer.
 ///
 /// [`LockGuard::release`]: crate::LockGuard::release
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

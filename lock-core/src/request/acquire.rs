@@ -89,7 +89,8 @@ impl LockRequest {
     /// for the same key in the same task enters the existing grant. The caller waits for the answer to the release for
     /// at most a second. After that, the release continues in the background. With
     /// [`Release::Background`](crate::Release::Background) the caller does not wait at all. A failed release does not
-    /// replace the result of the body.
+    /// replace the result of the body. Neither does a loss that only the release finds: see [the costs of a
+    /// release](crate::Release#a-loss-that-only-the-release-finds).
     ///
     /// # Errors
     /// The errors of [`acquire`](Self::acquire), and [`Lost`](LockErrorKind::Lost) if the lock was lost while the body
