@@ -117,7 +117,8 @@ impl fmt::Display for LossReason {
 /// The reason why a lock could not be acquired, held or released.
 ///
 /// To distinguish errors, match on the [`kind`](Self::kind), or use a method such as
-/// [`is_contended`](Self::is_contended). The text contains the key, what was expected and what to do. The text never
+/// [`is_contended`](Self::is_contended). The text contains the key, if there is one, and what happened. For a mistake in
+/// the program, its configuration or the store, the text also says what was expected and what to do. The text never
 /// contains a password, an owner token or a URL with credentials.
 pub struct LockError(Box<Inner>);
 

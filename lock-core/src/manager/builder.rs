@@ -63,7 +63,9 @@ impl ManagerBuilder {
         connect::connect(url).await.map(Self::new)
     }
 
-    /// Connects like [`LockManager::from_env`], but returns a builder, on which defaults can be set.
+    /// Connects like [`LockManager::from_env`], but returns a builder, on which defaults can be set. Reads only the
+    /// variable `LOCK_URL`. The [namespace](Self::namespace) is not read from the environment: only `lockctl` reads
+    /// `LOCK_NAMESPACE`. With the feature `config`, `config_from_env` adds the variables of profiles.
     ///
     /// # Errors
     /// As [`LockManager::from_env`].
@@ -221,7 +223,7 @@ impl LockManager {
         ManagerBuilder::connect(url).await?.build()
     }
 
-    /// Connects to the store that the environment variable `LOCK_URL` names.
+    /// Connects to the store that the environment variable `LOCK_URL` names. Reads no other variable.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) if the variable is not set or empty. For example, a deployment

@@ -30,9 +30,12 @@ impl LockManager {
     /// | --- | --- | --- |
     /// | `store.refuses` | danger | a [ping](Self::ping) fails, so no lock can be acquired now |
     /// | `store.degraded` | warning | a ping reports a [degraded](crate::backend::Ping::degraded) part of the store |
-    /// | `locks.without_expiry` | warning | another program holds a key with a lock that never expires |
+    /// | `locks.without_expiry` | warning | another program holds a key of the namespace with a lock that never expires |
     /// | `locks.held_long` | note | a lock with waiters is held for unusually long; see below |
     /// | `locks.unlisted` | note | the locks cannot be listed |
+    ///
+    /// `locks.without_expiry` needs a [namespace](crate::ManagerBuilder::namespace), because without one the locks of other
+    /// programs are not listed.
     ///
     /// `locks.held_long` compares locks whose keys differ only in the part after the last `:`. At least 20 of them must
     /// be held. A lock with waiters is reported if it is held for more than 10 s, and for more than ten times the

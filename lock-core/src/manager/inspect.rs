@@ -90,6 +90,9 @@ impl LockManager {
     /// let lock = locks.inspect("import").await?.expect("it is held");
     /// let record = lock.holders[0].record.as_ref().expect("this library took it");
     /// assert_eq!((record.label(), lock.holding, lock.waiting), (Some("nightly"), 1, 0));
+    /// let holder = record.identity();
+    /// println!("process {} on {} holds it", holder.pid(), holder.host());
+    /// assert_eq!(holder.pid(), std::process::id());
     /// # guard.release().await?;
     /// # Ok(())
     /// # }

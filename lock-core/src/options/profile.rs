@@ -303,7 +303,8 @@ impl Profile {
         ///
         /// The holder usually notices every other loss of a lock at once, such as a
         /// [`force_release`](crate::LockManager::force_release) or the end of the lease. Renewals of many locks are
-        /// sent together, so one renewal per second costs only a fraction of a command.
+        /// sent together, so one renewal per second costs only a fraction of a command. An interval that is longer than
+        /// the default has no effect: the lease is renewed after a third of the ttl at the latest.
         ///
         /// # Examples
         /// ```
