@@ -19,18 +19,24 @@ pub struct Keyed(pub(crate) Keys);
 
 /// A [`LockLayer`] that can be mounted.
 #[diagnostic::on_unimplemented(
-    message = "this `LockLayer` has no key yet, so it cannot be mounted",
+    message = "this `LockLayer` has no key yet, so it cannot be checked or mounted",
     label = "a layer without a key",
     note = "set what it locks: `.key(\"order:<id:u64>\")`, `.keys([..])`, `.key_of(..)` or `.key_fn(..)`"
 )]
 pub trait HasKey: Sized {
     #[doc(hidden)]
     fn mount<S>(layer: &LockLayer<Self>, inner: S) -> Lock<S>;
+    #[doc(hidden)]
+    fn check(layer: &LockLayer<Self>) -> Result<()>;
 }
 
 impl HasKey for Keyed {
     fn mount<S>(layer: &LockLayer, inner: S) -> Lock<S> {
         Lock::new(inner, Mounted::new(&layer.manager, &layer.key.0, &layer.options))
+    }
+
+    fn check(layer: &LockLayer) -> Result<()> {
+        Config::new(layer.manager.clone(), layer.key.0.clone(), layer.options.clone()).map(drop)
     }
 }
 
@@ -97,7 +103,7 @@ impl LockLayer<NoKeyYet> {
     }
 }
 
-impl LockLayer {
+impl<K> LockLayer<K> {
     /// Checks that the options do not contradict each other and that the store supports them. Call this method at
     /// start-up. The check sends no request to the store.
     ///
@@ -140,8 +146,11 @@ impl LockLayer {
     /// assert!(error.to_string().contains("takes no limit"));
     /// # Ok::<(), lock_core::LockError>(())
     /// ```
-    pub fn check(self) -> Result<Self> {
-        Config::new(self.manager.clone(), self.key.0.clone(), self.options.clone()).map(|_| self)
+    pub fn check(self) -> Result<Self>
+    where
+        K: HasKey,
+    {
+        K::check(&self).map(|()| self)
     }
 }
 
