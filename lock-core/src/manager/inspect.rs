@@ -144,7 +144,7 @@ impl LockManager {
     /// If the holder's connection is broken or only a few milliseconds old, the notification may not arrive. In that
     /// case the holder notices the loss at its next renewal, up to a third of its ttl later, with the reason
     /// [`Taken`](LossReason::Taken). Until then two holders may work at the same time, so the protected resource should
-    /// compare [fencing tokens](crate::LockGuard::fencing_token).
+    /// compare [fencing tokens](crate::LockGuard::fencing_token). A client of another library is not notified.
     ///
     /// # Errors
     /// As [`locks`](Self::locks), and [`InvalidKey`](LockErrorKind::InvalidKey).
