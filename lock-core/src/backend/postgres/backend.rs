@@ -1,7 +1,6 @@
 //! Implements [`Postgres`]: connecting, and the `Backend` calls with their deadlines.
 
 use std::fmt;
-use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -140,7 +139,8 @@ impl Backend for Postgres {
         // A claim of several keys is not queued: in a queue, it would hold one key while it waits for another.
         let ask = if claim.more.is_empty() { ask } else { ask.without_queue() };
         let deadline = self.deadline(claim.ttl);
-        let attempt = pin!(self.server.acquire(claim, ask));
+        // The attempt is not pinned here: its drop marks the claim if the request was sent.
+        let attempt = self.server.acquire(claim, ask);
         let answer = self.server.connections.attempt(deadline, claim, attempt).await;
         answer.map_err(|failure| self.server.error(&failure).or_key(&claim.key))
     }

@@ -100,7 +100,8 @@ impl<C: Connector> PerRuntime<C> {
     }
 
     /// Runs an attempt at a claim [within](Self::within) its deadline. Only a claim that was sent may have changed the
-    /// store.
+    /// store. An attempt whose drop marks the claim as sent must be passed by value, so that its drop comes before the
+    /// check.
     pub(crate) async fn attempt<T>(
         &self,
         deadline: Duration,
@@ -432,15 +433,25 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_late_attempt_is_in_doubt_only_if_its_claim_was_sent() {
+        /// Marks its claim on drop, as a request of Postgres does.
+        struct Marks<'a>(&'a Claim);
+
+        impl Drop for Marks<'_> {
+            fn drop(&mut self) {
+                self.0.mark_sent();
+            }
+        }
+
         let connections = PerRuntime::new(Arc::new(<Fake>::default()), Some(Arc::new(1)));
         let owner = OwnerSource::new().expect("random bytes").mint();
         let record = OwnerRecord::new(Identity::of_this_process("").into(), None);
         let claim = Claim::new(Key::new("k").expect("a key"), owner, LIMIT, record);
         for (sent, expected) in [(false, "no connection within 1s"), (true, "no answer within 1s")] {
-            if sent {
-                claim.mark_sent();
-            }
-            let attempt = std::future::pending::<Result<(), Failure<()>>>();
+            let marks = sent.then(|| Marks(&claim));
+            let attempt = async {
+                let _marks = marks;
+                std::future::pending::<Result<(), Failure<()>>>().await
+            };
             let failure = connections.attempt(LIMIT, &claim, attempt).await.expect_err("it never ends");
             let error = failure.error_of("store");
             assert!(error.is_ambiguous() == sent && error.to_string().contains(expected), "{error}");
