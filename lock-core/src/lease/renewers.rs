@@ -113,7 +113,7 @@ impl Renewers {
     /// Returns every lease that has not been released, including the leases of ended runtimes.
     pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
         let mut leases: Vec<_> = self.all().iter().flat_map(|schedule| schedule.leases()).collect();
-        // A schedule may have two entries of a lease for the same time, for example for the end of its `max_hold`.
+        // A lease that has moved from the schedule of an ended runtime may be in both schedules.
         let mut seen = HashSet::new();
         leases.retain(|lease| seen.insert(Arc::as_ptr(lease)));
         leases
