@@ -2,10 +2,10 @@
 
 use zookeeper_client::Error;
 
+use super::claim_sites::ClaimSites;
 use super::error::{Failure, is_refusal};
 use super::line::{Line, Place};
-use super::places::{Own, Seen, Site, deleted};
-use super::several::Several;
+use super::places::{OwnNode, Seen, Site, deleted};
 use crate::backend::conflict::{self, Use};
 use crate::backend::remote::deadline;
 use crate::backend::{Ask, Attempt, Held, Mode, Queue};
@@ -17,7 +17,7 @@ impl Site<'_> {
     /// claim has a node. `has_waited` says whether the claim already waited before this attempt.
     pub(super) async fn attempt_once(
         &self,
-        claim: &Several<'_>,
+        claim: &ClaimSites<'_>,
         ask: Ask,
         sent: Moment,
         doubt: bool,
@@ -32,7 +32,7 @@ impl Site<'_> {
             }
             match self.look_for_own(entry.node, certain).await? {
                 (seen, Some(name)) => {
-                    let own = Own { name, sent, created: None };
+                    let own = OwnNode { name, sent, created: None };
                     return self.answer(claim, ask, &seen, own, has_waited).await;
                 }
                 (_, None) => self.session.with(|grants| grants.forget(&self.prefix))?,
@@ -90,13 +90,13 @@ impl Site<'_> {
     /// Returns the answer for a claim that has the node `own`, or had it a moment ago.
     async fn answer(
         &self,
-        claim: &Several<'_>,
+        claim: &ClaimSites<'_>,
         ask: Ask,
         seen: &Seen,
-        own: Own,
+        own: OwnNode,
         has_waited: bool,
     ) -> Result<Attempt, Failure> {
-        let Own { name, sent, created } = own;
+        let OwnNode { name, sent, created } = own;
         let Some(at) = seen.line.place_named(&name) else {
             self.session.with(|grants| grants.forget(&self.prefix))?;
             return Err(deleted());

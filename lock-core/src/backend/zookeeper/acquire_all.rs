@@ -1,12 +1,12 @@
-//! Tries to acquire the keys of a claim. The module `several` explains the method for several keys.
+//! Tries to acquire the keys of a claim. The module `claim_sites` explains the method for several keys.
 
+use super::claim_sites::ClaimSites;
 use super::error::Failure;
 use super::fence::at_birth;
 use super::line::Line;
 use super::places::{Seen, Site, deleted};
 use super::record::record;
 use super::session::{ended, now};
-use super::several::Several;
 use crate::backend::remote::join_all;
 use crate::backend::{Ask, Attempt, Grant, Mode};
 use crate::clock::Moment;
@@ -36,7 +36,7 @@ pub(super) struct Surveyed {
     pub(super) own: Option<String>,
 }
 
-impl Several<'_> {
+impl ClaimSites<'_> {
     /// Attempts the claim once. Repeats requests whose answers were lost with the connection. This function sets no
     /// deadline.
     pub(super) async fn attempt(&self, ask: Ask) -> Result<Attempt, Failure> {

@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use super::claim_sites::ClaimSites;
 use super::error::Failure;
 use super::names;
 use super::places::Site;
 use super::process::Servers;
 use super::session::now;
-use super::several::Several;
 use super::store::ZooKeeper;
 use crate::backend::remote::deadline;
 use crate::backend::remote::session_keeper::Session as _;
@@ -45,7 +45,7 @@ impl Backend for ZooKeeper {
         let process = self.processes.attached(claim)?;
         let attempt = async {
             let session = process.ready().await?;
-            Several::new(&self.config, &session, claim).attempt(ask).await
+            ClaimSites::new(&self.config, &session, claim).attempt(ask).await
         };
         let deadline = deadline::of_call(self.config.timeout, claim.ttl);
         let answer = match timeout(deadline, attempt).await {
@@ -66,7 +66,7 @@ impl Backend for ZooKeeper {
         let release = async {
             loop {
                 let session = process.ready().await?;
-                let released = Several::new(&self.config, &session, claim).release().await;
+                let released = ClaimSites::new(&self.config, &session, claim).release().await;
                 // If this session has ended, the release is repeated in the next session, which finds the state of the
                 // grant.
                 if released.is_ok() || !session.is_over() {
@@ -85,7 +85,7 @@ impl Backend for ZooKeeper {
         let process = self.processes.attached(claim)?;
         let session = process.current().ok_or_else(lost)?;
         let deadline = deadline::of_call(self.config.timeout, claim.ttl);
-        let keys = Several::new(&self.config, &session, claim);
+        let keys = ClaimSites::new(&self.config, &session, claim);
         let made =
             timeout(deadline, keys.fence()).await.unwrap_or_else(|_| Err(Failure::no_answer(deadline)));
         made.map_err(|failure| self.error(&failure).with_key(&claim.key))?.ok_or_else(lost)
@@ -137,7 +137,7 @@ impl Backend for ZooKeeper {
     async fn changed(&self, claim: &Claim) {
         let Ok(process) = self.processes.attached(claim) else { return std::future::pending().await };
         match process.ready().await {
-            Ok(session) => Several::new(&self.config, &session, claim).changed().await,
+            Ok(session) => ClaimSites::new(&self.config, &session, claim).changed().await,
             Err(_) => std::future::pending().await,
         }
     }

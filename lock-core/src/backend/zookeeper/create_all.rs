@@ -3,10 +3,10 @@
 use zookeeper_client::{CreateMode, Error, MultiWriteResult};
 
 use super::acquire_all::Surveyed;
+use super::claim_sites::ClaimSites;
 use super::error::{Failure, is_refusal, source};
 use super::places::{Seen, Site, TRIES};
 use super::record::record;
-use super::several::Several;
 
 /// The nodes that a transaction has created, and the queues after it.
 struct Made {
@@ -15,7 +15,7 @@ struct Made {
     lines: Vec<Result<Seen, Error>>,
 }
 
-impl Several<'_> {
+impl ClaimSites<'_> {
     /// Creates the missing nodes of the claim in one transaction, and then reads all queues. This needs one round trip.
     /// Returns the transaction number if the claim had no node before.
     pub(super) async fn create_missing(&self, surveyed: &mut [Surveyed]) -> Result<Option<i64>, Failure> {

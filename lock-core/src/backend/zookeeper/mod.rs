@@ -5,6 +5,7 @@ mod acquire_all;
 mod backend;
 mod behind;
 mod changed;
+mod claim_sites;
 mod config;
 mod connect;
 mod create_all;
@@ -27,7 +28,6 @@ mod release;
 #[cfg_attr(not(feature = "tls"), path = "no_secure.rs")]
 mod secure;
 mod session;
-mod several;
 mod store;
 mod tidy;
 mod turns;

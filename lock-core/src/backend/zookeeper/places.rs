@@ -40,7 +40,7 @@ pub(super) struct Seen {
 }
 
 /// The node of a claim.
-pub(super) struct Own {
+pub(super) struct OwnNode {
     pub(super) name: String,
     /// When the request was sent that has created or found the node.
     pub(super) sent: Moment,
@@ -98,7 +98,7 @@ impl<'a> Site<'a> {
     pub(super) async fn create(
         &self,
         turn: &mut Option<Turn<'_>>,
-    ) -> Result<(Own, Result<Seen, Error>), Error> {
+    ) -> Result<(OwnNode, Result<Seen, Error>), Error> {
         let prefix = self.node_prefix();
         let path = self.path(&prefix);
         let data = record(self.claim);
@@ -113,7 +113,7 @@ impl<'a> Site<'a> {
                 (Ok((stat, number)), looked, ()) => {
                     self.session.prove(sent);
                     let name = format!("{prefix}{number}");
-                    return Ok((Own { name, sent, created: Some(stat.czxid) }, looked));
+                    return Ok((OwnNode { name, sent, created: Some(stat.czxid) }, looked));
                 }
                 // The servers delete a container some time after its last node was deleted, possibly between two
                 // requests.

@@ -192,7 +192,7 @@ async fn look_up(sentinel: &mut MultiplexedConnection, master: &str) -> RedisRes
     match place {
         // A sentinel answers this request without an error of this code, even for an unknown name.
         Value::ServerError(error) if error.code() == "ERR" => {
-            let details = error.details().unwrap_or("ERR");
+            let details = error.details().unwrap_or("ERR").trim_end();
             let text =
                 format!("a server that is no sentinel answered: {details}; `redis://` is for such a server");
             return Ok(Answer::Unusable(text));

@@ -36,14 +36,15 @@ use super::session::{Session, now};
 use crate::backend::remote::join_all;
 use crate::backend::{Claim, FencingToken, Released};
 
-pub(super) struct Several<'a> {
+/// The sites of a claim, one for each of its keys.
+pub(super) struct ClaimSites<'a> {
     pub(super) session: &'a Session,
     pub(super) claim: &'a Claim,
     /// The claim at each of its keys, in the order of the keys.
     pub(super) sites: Vec<Site<'a>>,
 }
 
-impl<'a> Several<'a> {
+impl<'a> ClaimSites<'a> {
     pub(super) fn new(config: &'a Config, session: &'a Session, claim: &'a Claim) -> Self {
         let sites = claim.keys().map(|key| Site::for_key(config, session, claim, key)).collect();
         Self { session, claim, sites }
